@@ -1,0 +1,1 @@
+"""Marked secrets and identifiers in every field of every event, and nowhere behind landing."""

@@ -1,0 +1,96 @@
+"""Consent that is given, withdrawn or runs out: what was published follows, provably."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.curate.lab import DAY_US, START_US, Lab, policies, story
+from tests.curate.test_governance import MARK, assert_left_out, marked, train
+from tests.landkit.events import Sent, event
+from trajlake.expectations.reasons import PolicyReason
+
+PERSON = "person-1"
+
+
+def consent(number: int, state: str, *, purpose: str = "train", person: str = PERSON, **data: object) -> Sent:
+    """A statement of a person. Its time is that of the log's first record, a second later for each number."""
+    facts = {"subject_id": person, "purpose": purpose, "state": state, **data}
+    made = f"2023-11-14T22:13:{20 + number:02d}Z"
+    sent = event("consent.changed", None, None, facts, id=f"consent-{number}", time=made)
+    return sent._replace(key=b"acme")
+
+
+def at(us: int) -> str:
+    from datetime import UTC, datetime, timedelta
+
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).isoformat()
+
+
+def about(run: str = "run-a") -> list[Sent]:
+    return story(run, start={"subject_id": PERSON})
+
+
+def test_G14_withdrawn_consent_takes_what_was_published_out_again(lab: Lab) -> None:
+    lab.land([consent(0, "granted", consent_revision="c1"), *about(), *story("other")])
+    lab.curate()
+    assert lab.current()["run-a"]["consent_basis"] == "c1"
+    before = lab.lake.open("trajectories").version()
+    lab.land([consent(1, "withdrawn")])
+    [done] = lab.curate()
+    assert (done.cause, done.withdrawn, done.reasons) == ("consent", 1, {"consent_withdrawn": 1})
+    rows = {row["run_id"]: row for row in lab.rows("trajectories")}
+    assert (rows["run-a"]["withdrawn"], rows["run-a"]["reasons"]) == (True, ["consent_withdrawn"])
+    assert (rows["run-a"]["steps"], rows["run-a"]["input"]) == (None, None)
+    assert set(lab.current()) == {"other"}
+    old = lab.lake.open("trajectories", before).to_pyarrow_table()
+    assert "run-a" in old.column("run_id").to_pylist()
+    assert lab.curate() == []
+
+
+def test_consent_given_later_lets_a_refused_run_in(lab: Lab) -> None:
+    lab.land(about())
+    lab.curate()
+    lab.land([consent(0, "granted")])
+    [done] = lab.curate()
+    assert (done.cause, done.published) == ("consent", 1)
+    assert lab.verdicts("run-a") == [("refused", ["consent_absent"]), ("published", [])]
+
+
+def test_consent_that_runs_out_takes_the_run_out_when_its_time_comes(lab: Lab) -> None:
+    ends = START_US + 3 * DAY_US
+    lab.land([consent(0, "granted", expires_at=at(ends)), *about()])
+    lab.curate()
+    assert set(lab.current()) == {"run-a"}
+    curator = lab.curator()
+    assert list(curator.run_once()) == []
+    lab.now_us = ends
+    [done] = list(curator.run_once())
+    assert (done.cause, done.reasons) == ("consent", {"consent_expired": 1})
+    assert lab.current() == {}
+
+
+CONSENT_CASES: dict[PolicyReason, tuple[list[Sent], str | None]] = {
+    PolicyReason.CONSENT_OTHER_PURPOSE: ([consent(0, "granted", purpose="evaluate", person=f"p-{MARK}")], None),
+    PolicyReason.CONSENT_WITHDRAWN: ([consent(0, "withdrawn", person=f"p-{MARK}")], None),
+    PolicyReason.CONSENT_EXPIRED: ([consent(0, "expired", person=f"p-{MARK}")], None),
+    PolicyReason.CONSENT_AFTER_RUN: ([consent(0, "granted", person=f"p-{MARK}")], "before_run"),
+}
+"""By reason, what the subject says, and when the policy wants it said."""
+
+
+@pytest.mark.parametrize("reason", CONSENT_CASES, ids=str)
+def test_G14_without_consent_no_byte_gets_in(lab: Lab, reason: PolicyReason) -> None:
+    statements, policy = CONSENT_CASES[reason]
+    if policy is not None:
+        lab.rules = type(lab.rules)(policies(train(consent_given=policy)), lab.rules.suite)
+    run = marked(subject_id=f"p-{MARK}")
+    if policy is not None:
+        # The run started before the statement was made.
+        run = [
+            one._replace(value=(one.value or b"").replace(b"2026-03-01T10:00:00", b"2023-01-01T00:00:00"))
+            for one in run
+        ]
+    lab.land([*statements, *run, *story("other")])
+    lab.curate()
+    assert lab.verdicts(f"run-{MARK}") == [("refused", [reason.value])]
+    assert_left_out(lab)
