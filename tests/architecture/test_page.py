@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from itertools import product
-from pathlib import Path
 
 import pytest
 
 from tests.architecture.test_layers import ALLOWED
+from tests.landkit.tree import REPO, tracked
 
-REPO = Path(__file__).resolve().parents[2]
 TEXT = (REPO / "ARCHITECTURE.md").read_text(encoding="utf-8")
 FOLDER = re.compile(rf"(?:{'|'.join(ALLOWED)}|tests|bench|deploy|docs|examples)/")
 
@@ -45,10 +43,8 @@ def test_everything_that_the_page_names_exists() -> None:
 
 def packages() -> list[str]:
     """Folders of the top level, and the packages directly in the layers."""
-    listed = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=False)
-    if listed.returncode:
-        pytest.skip("not a git work tree")
-    files = [name.split("/") for name in listed.stdout.splitlines() if not name.startswith(".")]
+    names = [str(path.relative_to(REPO)) for path in tracked()] or pytest.skip("not a git work tree")
+    files = [name.split("/") for name in names if not name.startswith(".")]
     top = {parts[0] for parts in files if len(parts) > 1}
     inner = {
         "/".join(parts[:2]) for parts in files if parts[0] in ALLOWED and len(parts) > 2 and parts[-1] == "__init__.py"

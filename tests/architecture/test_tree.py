@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).resolve().parents[2]
+from tests.landkit.tree import REPO, tracked
 
 # Put together here, so that this file does not hold what it looks for.
 HOSTS = [

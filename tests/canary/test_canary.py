@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.canary.flock import RUNS, TENANT, Canary, Flock, events
+from tests.canary.flock import RUNS, TENANT, Flock, events
 from tests.conftest import MakeTopic
 from tests.landkit.events import Sent
 from tests.landkit.kafka import log_of, produce

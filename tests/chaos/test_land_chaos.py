@@ -27,8 +27,9 @@ from tests.conftest import Eventually
 from tests.landkit.checker import assert_exactly_once, assert_same_rows, read
 from tests.landkit.events import Sent, event, mixture, run_events
 from tests.landkit.kafka import Transactions, end_of, produce
-from tests.landkit.processes import REPO, WorkerProcess
+from tests.landkit.processes import WorkerProcess
 from tests.landkit.running import Running, land_all, plan, settings
+from tests.landkit.tree import REPO
 from trajlake.streams.broker import EmbeddedBroker
 from trajlake.streams.topics import ensure_topics
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.landkit.terminal import shown_in_terminal
 from trajlake.cli import COMMANDS, INTERRUPTED, WRONG_SETTING, build, load
 from trajlake.cli.attention import NEEDED
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from tests.curate.lab import OPEN, Lab, policies, renumbered, reward, story, tick, with_parent
+from tests.curate.lab import OPEN, Lab, never, policies, renumbered, reward, story, tick, with_parent
 from tests.landkit.events import event
 from tests.landkit.stretches import TOPIC
-from trajlake.expectations.suites.suite import read_suite
 from trajlake.sinks.maintenance import UpkeepRules, maintain_table
 from trajlake.streams.curate.curator import Limits
 from trajlake.transforms.gate.rowgate import compile_gate

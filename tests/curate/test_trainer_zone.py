@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from tests.curate.lab import Lab, never, policies, shipped, story, tick
@@ -20,7 +19,6 @@ from tests.landkit.events import Sent, event
 from tests.landkit.stretches import TOPIC
 from trajlake.expectations.events import PAYLOAD_MARKER
 from trajlake.expectations.reasons import Exclusion, PolicyReason, Reason
-from trajlake.expectations.suites.suite import Suite, read_suite
 from trajlake.streams.curate.curator import Limits
 from trajlake.transforms.gate.rowgate import RowGate, compile_gate
 from trajlake.transforms.landing.partition import PartitionFold

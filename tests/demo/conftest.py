@@ -6,14 +6,15 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+
+from tests.landkit.processes import processes_of
 
 COMMAND = [sys.executable, "-P", "-m", "trajlake"]
 

@@ -15,7 +15,6 @@ each has to succeed; `<!-- may be empty -->` lets a query find nothing; `<!-- sh
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,8 @@ from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from tests.landkit.tree import REPO, tracked
 
 LANGUAGES = frozenset({"shell", "sh", "python", "sql", "yaml", "json", "toml", "text"})
 MARKS = re.compile(r"<!-- (runs|may be empty|shown only: \S.*?) -->")
@@ -78,9 +79,9 @@ def read_page(path: Path) -> Page:
         if token.type == "html_block":
             found = MARKS.fullmatch(token.content.strip())
             mark = found.group(1) if found else ""
-            if not found and token.content.startswith("<!--") and tokens[place + 1 : place + 2]:
-                if tokens[place + 1].type == "fence":
-                    page.wrong.append(f"{path.name}:{line}: {token.content.strip()}")
+            above_block = place + 1 < len(tokens) and tokens[place + 1].type == "fence"
+            if not found and above_block and token.content.startswith("<!--"):
+                page.wrong.append(f"{path.name}:{line}: {token.content.strip()}")
             page.links += [Link(path, line, target) for target in HTML_TARGETS.findall(token.content)]
             page.anchors.update(re.findall(r'(?:id|name)="(.+?)"', token.content))
             continue

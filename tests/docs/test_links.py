@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.docs.pages import PAGES, REPO, Link, Page, anchor_of, is_outside, read_page, resolve, tracked
+from tests.docs.pages import PAGES, Link, Page, anchor_of, is_outside, read_page, resolve
+from tests.landkit.tree import REPO, tracked
 
 BY_PATH = {page.path: page for page in PAGES}
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.docs.pages import REPO
+from tests.landkit.tree import REPO
 
 if find_spec("mkdocs") is None or find_spec("material") is None:
     pytest.skip("the site needs the extra `docs`: `make docs` installs it", allow_module_level=True)

@@ -15,7 +15,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.docs.commands import commands, refusal, run, settings_and_words
-from tests.docs.pages import LANGUAGES, PAGES, REPO, Block
+from tests.docs.pages import LANGUAGES, PAGES, Block
+from tests.landkit.tree import REPO
 from trajlake.reading.query import run_query
 from trajlake.reading.tables import open_lake
 
@@ -37,6 +38,7 @@ def blocks(*languages: str, mark: str | None = None) -> list[Any]:
 def test_every_block_says_what_it_is() -> None:
     assert [block.place for block in BLOCKS if block.language not in LANGUAGES] == []
     assert [block.place for block in BLOCKS if re.search("^```", block.text, re.MULTILINE)] == [], "a fence is open"
+    assert [place for page in PAGES for place in page.wrong] == [], "comments above blocks are marks"
     words = re.compile(r"^(?:\$ )?(?:\.venv/bin/)?trajlake [a-z]+ (?!─)", re.MULTILINE)
     hidden = [block.place for block in BLOCKS if block.language == "text" and words.search(block.text)]
     assert hidden == [], "commands are in blocks of shell"

@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.keeping.conftest import APP, Landed
-from tests.landkit.killed import Killed, kill_at
 from tests.keeping.people import of_tenant, run_of
 from tests.landkit.checker import read
 from tests.landkit.events import Sent, event, mixture, poison
+from tests.landkit.killed import Killed, kill_at
 from tests.landkit.stretches import TOPIC, records
 from trajlake.expectations.events import ERASED_TYPE
 from trajlake.reading.tables import open_lake

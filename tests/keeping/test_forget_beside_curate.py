@@ -12,8 +12,8 @@ import pytest
 
 from tests.curate.lab import Lab, reward, story
 from tests.keeping.conftest import RunCommand
-from tests.landkit.killed import Killed, kill_at
 from tests.landkit.events import Sent, event
+from tests.landkit.killed import Killed, kill_at
 from trajlake.exporting.check import check
 from trajlake.exporting.erased import ExportError
 from trajlake.exporting.export import Plan, export

@@ -13,10 +13,10 @@ from deltalake import DeltaTable
 
 from tests.conftest import Eventually
 from tests.keeping.conftest import APP, Landed
-from tests.landkit.killed import Killed, kill_at
 from tests.landkit.checker import Landed as Rows
 from tests.landkit.checker import assert_offsets_only_grow, read
 from tests.landkit.events import mixture
+from tests.landkit.killed import Killed, kill_at
 from tests.landkit.stretches import TOPIC
 from trajlake.expectations.tables import TABLES
 from trajlake.sinks.lake import transaction_app

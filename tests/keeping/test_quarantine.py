@@ -12,16 +12,16 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tests.conftest import MakeTopic
+from tests.curate.lab import never
 from tests.keeping.conftest import APP, Landed, RunCommand
-from tests.landkit.killed import Killed, kill_at
 from tests.keeping.people import run_of
 from tests.landkit.checker import read
 from tests.landkit.events import Sent, event, poison, run_events
 from tests.landkit.kafka import produce
+from tests.landkit.killed import Killed, kill_at
 from tests.landkit.running import land_all, plan, settings
 from tests.landkit.stretches import TOPIC, records
 from trajlake.expectations.policies import default_policies, policy_set, read_policies
-from trajlake.expectations.suites.suite import read_suite
 from trajlake.reading.tables import open_lake
 from trajlake.sinks.lake import Lake
 from trajlake.sinks.ledger import Ledger

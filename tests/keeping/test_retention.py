@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.keeping.conftest import APP, Landed
-from tests.landkit.killed import Killed, kill_at
 from tests.keeping.people import run_of
 from tests.landkit.checker import read
 from tests.landkit.events import mixture
+from tests.landkit.killed import Killed, kill_at
 from trajlake.expectations.events import ERASED_TYPE
 from trajlake.reading.tables import open_lake
 from trajlake.sinks.erasures import ErasureLedger

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from tests.conftest import Eventually
+from tests.landkit.processes import processes_of
 from trajlake import Recorder
 from trajlake.machine.services import Choices, Service, services
 from trajlake.machine.supervisor import ServiceRefused, Supervisor

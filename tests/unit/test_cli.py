@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import resource
 import signal
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.landkit.terminal import shown_in_terminal
 from trajlake import __version__
 from trajlake.cli import COMMANDS, load, output
 
