@@ -17,6 +17,7 @@ NAMES = (
     "rolling",
     "curate",
     "gate",
+    "deepscan",
 )
 
 

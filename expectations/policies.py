@@ -36,6 +36,7 @@ ConsentTime = Literal["before_run", "any_time"]
 Declaration = Literal["required", "respected", "ignored"]
 RefusedRewards = Literal["deny_run", "leave_out"]
 FieldAction = Literal["keep", "mask", "drop"]
+DeepScan = Literal["skip", "hold", "refuse"]
 Isolation = Literal["shared", "dedicated"]
 
 ANYWHERE: Final = "any"
@@ -122,6 +123,9 @@ class Terms(_Part):
     """Graders whose rewards may be used."""
     refused_rewards: RefusedRewards | None = None
     """What a reward of another grader does: deny the run, or be left out of it."""
+    deep_scan: DeepScan | None = None
+    """What Presidio's recognizers, asked before publication, do with a run in which they find something: are not asked;
+    hold it for an operator; refuse it. Only training is published, so it means nothing for the other purposes."""
     fields: dict[ContentField, FieldAction] = Field(default_factory=dict)
     """Content field -> keep; mask (a marker in its place); drop (null). Given field by field."""
 
@@ -261,6 +265,12 @@ class PolicySet:
         ]
         text = orjson.dumps([ENGINE, decisive], option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(text).hexdigest()[:16]
+
+    @cached_property
+    def deep_scans(self) -> tuple[str, ...]:
+        """Ids of the policies that ask for a deep scan before publication."""
+        asked = ((policy.id, policy.purposes.get("train")) for policy in (*self.policies, self.defaults))
+        return tuple(id for id, terms in asked if terms is not None and terms.deep_scan not in (None, "skip"))
 
 
 def read_policies(name: str, text: str) -> PolicyText:

@@ -176,3 +176,8 @@ class Exclusion(StrEnum):
     """The batch that it was part of did not meet an expectation of the publication suite."""
     REJECTED = "rejected"
     """An operator rejected it."""
+    DEEP_SCAN = "deep_scan"
+    """The deep scan before publication found what may be somebody's data; held or refused, as the policy says."""
+    SCAN_FAILED = "scan_failed"
+    """The deep scan could not be done: an error, or its bounds of time or size. What was not looked at is not
+    published."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from trajlake.expectations.deep_scan import BY_NAME, NAMED
 from trajlake.streams.clientoptions import read_client_options
 from trajlake.streams.disclosure import disclose
 from trajlake.transforms.redact.fieldnames import keys_of
@@ -339,6 +340,29 @@ class Settings(BaseSettings):
         "wait", "wait, release or reject", "What becomes of runs that nobody released within `curate_held_after_s`."
     )
     curate_held_after_s: int = _setting(86_400, "s", "How long held runs wait where a rule follows.", ge=1)
+    deep_scan_threshold: float = _setting(
+        0.7,
+        "score, 0 to 1",
+        "What the deep scan finds counts from this score of Presidio's on. Smaller: more is held for nothing.",
+        ge=0.05,
+        le=1,
+    )
+    deep_scan_entities: Annotated[list[str], NoDecode] = _setting(
+        list,
+        "entity type,…",
+        "What the deep scan looks for, by Presidio's names. Empty: those of its table that are looked for by default.",
+    )
+    deep_scan_model: str = _setting(
+        "",
+        "package or folder",
+        "Installed spaCy model that finds names and places for the deep scan. Empty: patterns and checksums only.",
+    )
+    deep_scan_max_chars: int = _setting(
+        8_000_000, "characters", "A run with more text is not scanned, and not published.", ge=1000
+    )
+    deep_scan_max_s: float = _setting(
+        60, "s", "A run whose scan takes longer is not published. Larger: a slow run holds up a pass.", gt=0
+    )
 
     # Watching
     health_host: str = _setting("127.0.0.1", "address", "Where health, readiness and metrics answer.")
@@ -374,7 +398,7 @@ class Settings(BaseSettings):
     def _read_mapping(cls, value: Any) -> Any:
         return _mapping(value) if isinstance(value, str) else value
 
-    @field_validator("deny_fields", mode="before")
+    @field_validator("deny_fields", "deep_scan_entities", mode="before")
     @classmethod
     def _read_list(cls, value: Any) -> Any:
         if not isinstance(value, str):
@@ -393,6 +417,23 @@ class Settings(BaseSettings):
         for name in value:
             keys_of(name)
         return value
+
+    @field_validator("deep_scan_entities")
+    @classmethod
+    def _check_entities(cls, value: list[str]) -> list[str]:
+        for name in value:
+            if name not in BY_NAME:
+                near = get_close_matches(name.upper(), BY_NAME, n=1, cutoff=0.6)
+                raise ValueError(f"{name!r} is no entity type{f'; did you mean {near[0]}?' if near else ''}")
+        return value
+
+    @field_validator("deep_scan_model")
+    @classmethod
+    def _check_model(cls, value: str, info: ValidationInfo) -> str:
+        named = [name for name in info.data.get("deep_scan_entities", ()) if BY_NAME[name] in NAMED]
+        if named and not value.strip():
+            raise ValueError(f"is empty; {named[0]} of deep_scan_entities needs a model")
+        return value.strip()
 
     @field_validator("kafka_options_file")
     @classmethod

@@ -59,6 +59,8 @@ FIELD_ACTIONS: Final = list_of_structs(("field", STR), ("action", STR))
 
 EXCLUSIONS: Final = list_of_structs(("code", STR), ("rule", STR), ("detail", STR))
 
+SCAN_FINDINGS: Final = list_of_structs(("path", STR), ("entity_type", STR), ("score", F64), ("count", I32))
+
 _NOT_IN_TRAJECTORIES: Final = frozenset(
     {"tenant_id", "run_id", "revision", "topic", "partition", "offset", "policy_revision", "quality", "suite_revision"}
 )
@@ -80,6 +82,7 @@ TRAJECTORIES = Table(
         Column("verdict_id", STR, "row of `curation` that let it in", nullable=False),
         Column("policy_revision", STR, "content hash of the policies that let it in"),
         Column("suite_revision", STR, "content hash of the expectations that it met"),
+        Column("detector_revision", STR, "content hash of the deep scan that it passed; null where none was asked for"),
         Column("code_revision", STR, "content hash of the code that judged and built it"),
         Column("consent_basis", STR, "revision of the consent that it is published under; null where none is needed"),
         Column("purposes", list_of(STR), "what it may be used for"),
@@ -91,7 +94,7 @@ TRAJECTORIES = Table(
         Column("rewards", pa.list_(pa.field("element", TRAJECTORY_REWARD)), "every score as given, in log order"),
         Column("steps", pa.list_(pa.field("element", TRAJECTORY_STEP)), "the latest revision of each step, in order"),
     ),
-    dictionary=(*RUNS.dictionary, "verdict_id", "code_revision", "consent_basis"),
+    dictionary=(*RUNS.dictionary, "verdict_id", "code_revision", "consent_basis", "detector_revision"),
 )
 
 CURATION = Table(
@@ -125,6 +128,8 @@ CURATION = Table(
         Column("left_out_rewards", list_of(STR), "rewards whose graders may not be used"),
         Column("field_actions", FIELD_ACTIONS, "content fields that are masked or dropped before publication"),
         Column("evidence_digest", STR, "SHA-256 over what the policies looked at"),
+        Column("scan_findings", SCAN_FINDINGS, "what the deep scan found: path, kind, score, count; never the value"),
+        Column("detector_revision", STR, "content hash of the deep scan; null where none was done"),
         Column("policy_revision", STR, "content hash of the policies", nullable=False),
         Column("suite_revision", STR, "content hash of the expectations", nullable=False),
         Column("classifier_revision", STR, "content hash of the failure rules", nullable=False),
@@ -137,6 +142,7 @@ CURATION = Table(
     dictionary=(
         "topic", "tenant_id", "verdict", "cause", "decided_by", "skill_name", "model_name", "outcome_class",
         "consent_basis", "policy_revision", "suite_revision", "classifier_revision", "code_revision",
+        "detector_revision",
     ),
 )  # fmt: skip
 
@@ -155,6 +161,7 @@ PUBLICATIONS = Table(
         Column("steps", I64, "steps of the runs let in", nullable=False),
         Column("policy_revision", STR, "content hash of the policies", nullable=False),
         Column("suite_revision", STR, "content hash of the expectations", nullable=False),
+        Column("detector_revision", STR, "content hash of the deep scan; null where no policy asked for one"),
         Column("code_revision", STR, "content hash of the code that judged", nullable=False),
         Column("runs_version", I64, "version of `runs` that was read", nullable=False),
         Column("steps_version", I64, "version of `steps` that was read", nullable=False),
@@ -163,5 +170,5 @@ PUBLICATIONS = Table(
         Column("trajectories_version", I64, "version of `trajectories` after it took effect", nullable=False),
         Column("bias", STR, "what was excluded, by reason, outcome, skill and model: JSON text", nullable=False),
     ),
-    dictionary=("cause", "policy_revision", "suite_revision", "code_revision"),
+    dictionary=("cause", "policy_revision", "suite_revision", "detector_revision", "code_revision"),
 )

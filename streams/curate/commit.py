@@ -185,6 +185,7 @@ class Effects:
             "steps": steps,
             "trajectories_version": self.trajectories.version,
             "bias": orjson.dumps(report).decode(),
+            "detector_revision": next(iter(verdicts.column("detector_revision").drop_null().to_pylist()), None),
         }
         return pa.Table.from_pylist(
             [{**{n: first[n] for n in PUBLICATIONS.names if n in first}, **row}], PUBLICATIONS.schema

@@ -42,6 +42,7 @@ from trajlake.streams.curate.commit import (
 from trajlake.streams.curate.files import LOWEST
 from trajlake.streams.curate.revision import code_revision
 from trajlake.streams.curate.rules import BatchVerdict, Memory, Rules, check_batch, write_checkpoint
+from trajlake.streams.curate.scanning import SCAN_CODES, deep_scan
 from trajlake.streams.curate.source import TooMuch
 from trajlake.streams.curate.standings import ROUND_RUNS, Standings
 from trajlake.streams.keeping.suppression import read_suppression
@@ -288,6 +289,10 @@ class Curator:
         before_us = self._clock() - limits.held_after_s * 1_000_000
         waiting = self._stands.waiting().filter(pl.col("decided_at").cast(pl.Int64) <= before_us)
         cause = Cause.RELEASE if limits.held_then == "release" else Cause.REJECT
+        if cause is Cause.RELEASE:
+            # What the deep scan found, or did not get to, is for a person to look at.
+            codes = pl.col("reasons").list.eval(pl.element().struct.field("code").is_in(sorted(SCAN_CODES))).list.any()
+            waiting = waiting.filter(~codes.fill_null(False))
         for keys in in_batches(self._with_times(waiting), limits.batch_steps):
             yield from self._judge(_Task(keys, cause, "rule", waiting), "")
 
@@ -336,6 +341,7 @@ class Curator:
             for one in judged:
                 one.reasons.append(Reason(Exclusion.REJECTED.value, f"operator:{task.decided_by}"))
                 one.held = False
+        self._scan(task, loaded, judged)
         checked = self._check(task, loaded, judged, number)
         kept, verdicts = self._changed(task, loaded, judged)
         advances = self._advances(task.keys, source) if source else []
@@ -355,6 +361,12 @@ class Curator:
             write_checkpoint(self.lake, number, now, checked)
         self._effects.decide(rows, number, advances)
         yield self._publish(loaded, kept, verdicts, rows, number, task.cause)
+
+    def _scan(self, task: _Task, loaded: Loaded, judged: list[Judgement]) -> None:
+        """The deep scan of what would be published, where policies ask for it."""
+        never: list[dict[str, Any] | None] = [None] * len(judged)
+        prior = never if task.prior is None else prior_of(task.prior, loaded.runs)
+        deep_scan(self.rules.scanner, loaded, judged, prior, task.cause)
 
     def _check(self, task: _Task, loaded: Loaded, judged: list[Judgement], number: int) -> BatchVerdict | None:
         """The checkpoint on what would be published; those that it holds back get its reasons."""
@@ -390,6 +402,7 @@ class Curator:
         # A fragment says nothing of the whole run that was published, and an operator rejects only what waits.
         started = loaded.runs.column("has_start").to_pylist()
         rejected = task.cause is Cause.REJECT
+        again = task.cause in (Cause.POLICY, Cause.CONSENT)
         kept, verdicts = [], []
         for place, (one, before) in enumerate(zip(judged, prior, strict=True)):
             verdict = one.verdict
@@ -401,7 +414,10 @@ class Curator:
                 and not rejected
             ):
                 verdict = Publication.WITHDRAWN
-            if before is not None and task.cause in (Cause.POLICY, Cause.CONSENT):
+            if again and before is not None and before["live"] and SCAN_CODES & {r.code for r in one.reasons}:
+                # It holds what is in the training zone already, which may not wait there.
+                verdict = Publication.WITHDRAWN
+            if before is not None and again:
                 waits = before["verdict"] == Publication.HELD.value and verdict is not Publication.REFUSED
                 if (waits and verdict is not Publication.WITHDRAWN) or says_the_same(before, one, verdict):
                     continue

@@ -17,6 +17,7 @@ from trajlake.sinks.lake import Lake
 from trajlake.sinks.reports import read_restricted, write_restricted
 from trajlake.streams.checkpoints.checkpoint import run_checkpoint
 from trajlake.streams.checkpoints.results import CheckpointReport
+from trajlake.streams.deepscan.scanner import Scanner, scanner_for
 from trajlake.streams.policies import load_policies
 from trajlake.streams.settings import Settings
 from trajlake.transforms.curate.soundness import Reason
@@ -30,21 +31,27 @@ _GROUP: Final = ["tenant_id", "skill_name"]
 
 @dataclass(frozen=True)
 class Rules:
-    """Policies and suite of one pass, read when it begins. `place`: where the training zone lies, for residency."""
+    """Policies and suite of one pass, read when it begins. `place`: where the training zone lies, for residency.
+    `scanner`: of the deep scan, where a policy asks for one."""
 
     policies: PolicySet
     suite: Suite
     place: WritePlace = NOWHERE
+    scanner: Scanner | None = None
 
     @property
     def revisions(self) -> list[str]:
-        return [self.policies.revision, self.suite.revision]
+        scanned = [] if self.scanner is None else [self.scanner.revision]
+        return [self.policies.revision, self.suite.revision, *scanned]
 
     @classmethod
     def load(cls, settings: Settings) -> Rules:
-        """Raises `PolicyError` or `SuiteError`, which say what is wrong and where."""
+        """Raises `PolicyError` or `SuiteError`, which say what is wrong and where; `SettingError` where policies ask
+        for a deep scan that cannot be done here."""
         folder = Path(settings.suites) if settings.suites else None
-        return cls(load_policies(settings.policies), load_suites(folder)[PUBLICATION], place_of(settings))
+        policies = load_policies(settings.policies)
+        suite = load_suites(folder)[PUBLICATION]
+        return cls(policies, suite, place_of(settings), scanner_for(settings, policies))
 
 
 def place_of(settings: Settings) -> WritePlace:

@@ -17,7 +17,7 @@ from trajlake.sinks.errors import SinkUnavailable, StaleWriter
 from trajlake.streams.curate.curator import Curator, Done, Limits
 from trajlake.streams.curate.rules import Rules
 from trajlake.streams.metrics import Rounds, Tally
-from trajlake.streams.settings import Settings
+from trajlake.streams.settings import SettingError, Settings
 from trajlake.streams.tracing import OFF, Tracing
 
 log = structlog.get_logger("trajlake.curate")
@@ -44,7 +44,7 @@ def use_system_memory() -> None:
 
 
 def curator_of(settings: Settings) -> Curator:
-    """A curator with the rules as they stand now. Raises `PolicyError` or `SuiteError`."""
+    """A curator with the rules as they stand now. Raises `PolicyError`, `SuiteError` or `SettingError`."""
     use_system_memory()
     return Curator(settings.lake(), Rules.load(settings), limits_of(settings))
 
@@ -102,7 +102,7 @@ def keep_curating(
             log.error("the store does not answer; trying again", reason=str(error), in_s=every_s)
             curator = Curator(curator.lake, curator.rules, curator.limits)
             rounds.ended(began, "store", f"the store does not answer: {error}")
-        except (PolicyError, SuiteError) as error:
+        except (PolicyError, SuiteError, SettingError) as error:
             log.error("the rules cannot be read; nothing is judged until they can", reason=str(error), in_s=every_s)
             rounds.ended(began, "rules", f"the rules cannot be read: {error}")
         due = max(due + every_s, time.monotonic())

@@ -6,13 +6,14 @@ here are records that are refused as they land, and runs that curation leaves ou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.curate.lab import Lab, never, policies, shipped, story, tick
+from tests.curate.lab import OPEN, Lab, never, policies, shipped, story, tick
 from tests.curate.test_consent import CONSENT_CASES
 from tests.curate.test_governance import MARK, POLICY_CASES, assert_left_out, assert_nothing_of_it, marked, unfinished
 from tests.landkit.events import Sent, event
@@ -20,6 +21,8 @@ from tests.landkit.stretches import TOPIC
 from trajlake.expectations.events import PAYLOAD_MARKER
 from trajlake.expectations.reasons import Exclusion, PolicyReason, Reason
 from trajlake.streams.curate.curator import Limits
+from trajlake.streams.deepscan.presidio import Detector, Found
+from trajlake.streams.deepscan.scanner import Scanner
 from trajlake.transforms.gate.rowgate import RowGate, compile_gate
 from trajlake.transforms.landing.partition import PartitionFold
 from trajlake.transforms.landing.rules import LandRules
@@ -170,6 +173,20 @@ def _rejected(lab: Lab) -> list[Sent]:
     return []
 
 
+def _deep_scan(lab: Lab, *, max_chars: int = 10**6) -> list[Sent]:
+    def find(text: str) -> list[Found]:
+        return [Found("CANARY", place.start(), place.end(), 0.9) for place in re.finditer(MARK, text)]
+
+    asked = policies(OPEN.rstrip() + "\n        deep_scan: hold\n")
+    lab.rules = type(lab.rules)(asked, lab.rules.suite, scanner=Scanner(Detector(find, "d1"), max_chars, 60))
+    return marked()
+
+
+def _too_long_to_scan(lab: Lab) -> list[Sent]:
+    _deep_scan(lab, max_chars=5_000)
+    return [*marked()[:-1], event("run.ended", RUN, len(marked()), {"end_state": "completed", "output": "y " * 5_000})]
+
+
 EXCLUSIONS: dict[Exclusion, tuple[Callable[[Lab], list[Sent]], str]] = {
     Exclusion.NO_START: (_late_joined, "refused"),
     Exclusion.NO_STEPS: (_without_steps, "refused"),
@@ -180,6 +197,8 @@ EXCLUSIONS: dict[Exclusion, tuple[Callable[[Lab], list[Sent]], str]] = {
     Exclusion.ROW_RULE: (_row_rule, "held"),
     Exclusion.BATCH_RULE: (_batch_rule, "held"),
     Exclusion.REJECTED: (_rejected, "refused"),
+    Exclusion.DEEP_SCAN: (_deep_scan, "held"),
+    Exclusion.SCAN_FAILED: (_too_long_to_scan, "held"),
 }
 
 

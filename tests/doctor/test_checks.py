@@ -15,6 +15,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from tests.conftest import MakeTopic
 from tests.looking.conftest import Rows
+from trajlake.doctor import rules
 from trajlake.doctor.checks import CHECKS, examine
 from trajlake.doctor.finding import Finding, Level, Patient
 from trajlake.expectations.tables import EVENTS, TABLES
@@ -65,6 +66,12 @@ def no_jars(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
 
 def odd_variable(folder: Path, _: pytest.MonkeyPatch) -> Patient:
     return replace(patient(folder), environ={"TRAJLAKE_BATCH_ROWS": "1", "TRAJLAKE_ROOT": "/x", "HOME": "/"})
+
+
+def unscanned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
+    (folder / "p.yaml").write_text("version: 1\npolicies: [{id: a, purposes: {train: {deep_scan: hold}}}]\n")
+    monkeypatch.setattr(rules, "find_spec", lambda name: None)
+    return patient(folder, policies=str(folder / "p.yaml"))
 
 
 def wrong_policy(folder: Path, _: pytest.MonkeyPatch) -> Patient:
@@ -164,6 +171,7 @@ WRONG: list[tuple[str, Make, Level, str]] = [
     ("java", no_jars, Level.WARNING, "jars"),
     ("variables", odd_variable, Level.WARNING, "TRAJLAKE_BATCH_ROWS"),
     ("policies", wrong_policy, Level.FAILED, "p.yaml:2"),
+    ("policies", unscanned, Level.FAILED, "policy a asks for deep_scan, and Presidio is not installed"),
     ("suites", wrong_suite, Level.FAILED, "steps.json"),
     ("levers", no_levers, Level.FAILED, "absent.yaml"),
     ("redaction", no_redaction, Level.WARNING, "switched off"),

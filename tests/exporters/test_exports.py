@@ -19,6 +19,8 @@ from trajlake.exporting.manifest import ManifestError, read_manifest
 from trajlake.reading.training import TrainingZone, WhereError
 from trajlake.sinks.reports import manifest_names, write_manifest
 from trajlake.sinks.reports import read_manifest as registered
+from trajlake.streams.deepscan.presidio import Detector
+from trajlake.streams.deepscan.scanner import Scanner
 from trajlake.transforms.exporters.registry import FORMATS
 
 TOKENS = {"prompt_token_ids": [5, 6], "completion_token_ids": [7, 8], "logprobs": [-0.5, -0.25], "loss_mask": [1, 0]}
@@ -305,3 +307,20 @@ def test_sql_sees_what_counts_in_the_zone(zone: Lab) -> None:
         assert result.read_all().to_pylist() == [{"reward": 0.75}]
     with run_query(LakeTables(zone.lake), "SELECT count(*) AS n FROM current_trajectories") as result:
         assert result.read_all().to_pylist() == [{"n": len(zone.current())}]
+
+
+def test_a_manifest_names_the_detectors_that_its_runs_passed_and_older_ones_keep_their_id(
+    lab: Lab, tmp_path: Path
+) -> None:
+    lab.land(story("run-a"))
+    lab.curate()
+    before = export(TrainingZone(lab.lake), Plan("chat"), tmp_path / "before")
+    assert "detector_revisions" not in json.loads((tmp_path / "before" / "manifest.json").read_bytes())
+    assert read_manifest((tmp_path / "before" / "manifest.json").read_bytes()) == before
+
+    asked = policies(OPEN.rstrip() + "\n        deep_scan: refuse\n")
+    lab.rules = type(lab.rules)(asked, lab.rules.suite, scanner=Scanner(Detector(lambda text: [], "d1"), 10**6, 60))
+    lab.curate()
+    after = export(TrainingZone(lab.lake), Plan("chat"), tmp_path / "after")
+    assert after.detector_revisions == ["d1"]
+    assert read_manifest((tmp_path / "after" / "manifest.json").read_bytes()) == after

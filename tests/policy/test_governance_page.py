@@ -26,8 +26,9 @@ def blocks(page: str, kind: str) -> list[str]:
 
 
 def test_policy_files_of_the_page_and_the_examples_are_right(page: str, repo: Path) -> None:
-    (text,) = blocks(page, "yaml")
-    assert policy_set([read_policies("page", text)]).deny
+    whole, scanned = (policy_set([read_policies("page", text)]) for text in blocks(page, "yaml"))
+    assert whole.deny
+    assert scanned.deep_scans == ("acme",)
     examples = load_policies(str(repo / "examples" / "policies"))
     assert len(examples.policies) > 3
     assert advice(examples) == []

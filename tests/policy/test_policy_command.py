@@ -205,3 +205,15 @@ def test_a_statement_outlives_the_erasure_of_the_run_that_it_came_in() -> None:
     nothing = pl.DataFrame(schema=PLACE)
     assert [faults.count for faults in check_consents(places, nothing, places)] == [0, 0, 0]
     assert [faults.count for faults in check_consents(places, nothing, nothing)] == [0, 1, 0]
+
+
+def test_a_deep_scan_is_explained_by_its_rule_and_its_change_is_told(lake: Path, allowed: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(ALLOWED.replace("allow: true", "allow: true, deep_scan: hold"))
+    said = policy("diff", allowed, str(other), "--root", str(lake), "--at", AT, "--purpose", "train").stdout
+    assert "acme\trefund\ttrain\t0\t0\t2\t" in said
+    args = ("r2", "--root", str(lake), "--at", AT, "--purpose", "train")
+    assert "acme:train.deep_scan" in policy("explain", *args, "--policies", str(other)).stdout
+    assert "deep_scan" not in policy("explain", *args, "--policies", allowed).stdout
+    other.write_text(ALLOWED.replace("allow: true", "allow: true, deep_scan: always"))
+    assert "deep_scan" in policy("check", str(other), code=1).stderr

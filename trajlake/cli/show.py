@@ -98,6 +98,9 @@ def _verdicts(found: dict[str, Any]) -> Iterator[str]:
         for reason in row["reasons"] or ():
             detail = f": {clean(reason['detail'])}" if reason["detail"] else ""
             yield f"      {reason['code']} by {clean(reason['rule'])}{detail}"
+        for found in row["scan_findings"] or ():
+            kind, score = clean(found["entity_type"]), f"{found['score']:g}"
+            yield f"      {kind} × {found['count']} in {found['path']} (score {score})"
 
 
 def _step(step: dict[str, Any], chars: int | None) -> Iterator[str]:

@@ -6,19 +6,22 @@ from importlib.util import find_spec
 
 from trajlake.doctor.finding import Finding, Patient, failed, ok, warning
 from trajlake.doctor.program import DASHBOARD_TOKEN
+from trajlake.streams.deepscan.presidio import INSTALL
 from trajlake.streams.settings import SettingError
 
 LEAST_TOKEN_CHARS = 16
 
 
 def policies(patient: Patient) -> Finding:
-    """Policies can be read."""
+    """Policies can be read, and what they ask for is here."""
     from trajlake.streams.policies import governance
 
     try:
         found = governance(patient.settings).policies
     except SettingError as error:
         return failed(error.problem, "`trajlake policy check FILE` lists all that is wrong")
+    if found.deep_scans and find_spec("presidio_analyzer") is None:
+        return failed(f"policy {found.deep_scans[0]} asks for deep_scan, and Presidio is not installed", INSTALL)
     if not patient.settings.policies:
         return ok("the defaults alone: nothing may be trained on until a policy allows it")
     return ok(f"revision {found.revision}, {len(found.policies)} policies, {len(found.deny)} deny rules")

@@ -156,6 +156,7 @@ def _manifest(
         export_revision=code_revision(),
         made_with={name: version_of(name) for name in ("trajlake", "pyarrow", "orjson")},
         files=files,
+        detector_revisions=_distinct(runs, "detector_revision"),
         runs_sha256=hashlib.sha256((folder / RUNS).read_bytes()).hexdigest(),
     )
     (folder / MANIFEST).write_bytes(manifest.to_json())

@@ -58,6 +58,8 @@ class Manifest:
     files: list[DataFileEntry] = field(default_factory=list)
     runs_sha256: str = ""
     manifest_version: int = FORMAT_VERSION
+    detector_revisions: list[str] = field(default_factory=list)
+    """Of the deep scans that its runs passed; not in the file where there were none, as in older manifests."""
 
     @property
     def content_hash(self) -> str:
@@ -68,11 +70,17 @@ class Manifest:
     @property
     def manifest_id(self) -> str:
         """First 24 hex digits of the SHA-256 over everything in it."""
-        return hashlib.sha256(orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)).hexdigest()[:24]
+        return hashlib.sha256(orjson.dumps(self._stated(), option=orjson.OPT_SORT_KEYS)).hexdigest()[:24]
+
+    def _stated(self) -> dict[str, Any]:
+        body = asdict(self)
+        if not self.detector_revisions:
+            del body["detector_revisions"]
+        return body
 
     def to_json(self) -> bytes:
         """The file's content."""
-        body = {"id": self.manifest_id, "content_hash": self.content_hash, **asdict(self)}
+        body = {"id": self.manifest_id, "content_hash": self.content_hash, **self._stated()}
         return orjson.dumps(body, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

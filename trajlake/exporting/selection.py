@@ -20,7 +20,7 @@ PART_RUNS: Final = 500
 ORDER: Final = ["publication", "topic", "partition", "offset", "tenant_id", "run_id"]
 _KEYS: Final = (
     *ORDER, "group_id", "task_id", "parent_run_id", "outcome_class", "reward", "step_count", "policy_revision",
-    "code_revision", "consent_basis", "verdict_id",
+    "code_revision", "consent_basis", "verdict_id", "detector_revision",
 )  # fmt: skip
 
 

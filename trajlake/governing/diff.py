@@ -34,7 +34,7 @@ class Change:
     newly_allowed: int = 0
     newly_denied: int = 0
     other_terms: int = 0
-    """Allowed by both, with other field actions or other rewards left out."""
+    """Allowed by both, with other field actions, other rewards left out, or another deep scan."""
     examples: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -70,7 +70,9 @@ def compare(
 
 
 def _terms(verdict: Verdict) -> object:
-    return (True, verdict.field_actions, verdict.left_out_rewards) if verdict.allowed else False
+    if not verdict.allowed:
+        return False
+    return verdict.field_actions, verdict.left_out_rewards, verdict.deep_scan
 
 
 def _note(found: Difference, facts: RunFacts, purpose: Purpose, before: Verdict, after: Verdict) -> None:

@@ -51,6 +51,7 @@ def judge(
         one.left_out_rewards = verdict.left_out_rewards
         one.field_actions = verdict.field_actions
         one.evidence_digest = verdict.evidence_digest
+        one.deep_scan, one.deep_scan_rule = verdict.deep_scan, verdict.deep_scan_rule
         one.holds_until_us = verdict.holds_until_us
         if verdict.consent is not None:
             record = verdict.consent

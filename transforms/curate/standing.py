@@ -15,7 +15,7 @@ RUN: Final = ("tenant_id", "run_id")
 STANDING_COLUMNS: Final = (
     *RUN, "publication", "topic", "partition", "offset", "first_offset", "run_revision", "fragment", "reward_offset",
     "verdict", "reasons", "subject_id", "consent_basis", "holds_until", "left_out_rewards", "field_actions",
-    "policy_revision", "suite_revision", "decided_at",
+    "policy_revision", "suite_revision", "detector_revision", "decided_at",
 )  # fmt: skip
 """Columns of `curation` that tell where a run stands."""
 
@@ -59,7 +59,11 @@ def says_the_same(before: dict[str, Any], one: Judgement, verdict: Publication) 
         and list(before["left_out_rewards"] or ()) == list(one.left_out_rewards)
         and (
             verdict is not Publication.PUBLISHED
-            or (before["consent_basis"] == one.consent_basis and _micros(before["holds_until"]) == one.holds_until_us)
+            or (
+                before["consent_basis"] == one.consent_basis
+                and _micros(before["holds_until"]) == one.holds_until_us
+                and before["detector_revision"] == one.detector_revision
+            )
         )
     )
 

@@ -15,7 +15,7 @@ from trajlake.transforms.curate.steps import Membership, members_of, nested_step
 
 FROM_VERDICT: Final = (
     "publication", "verdict_id", "policy_revision", "suite_revision", "code_revision", "consent_basis", "purposes",
-    "quality", "reward_offset", "run_revision",
+    "quality", "reward_offset", "run_revision", "detector_revision",
 )  # fmt: skip
 """Columns that a row takes over from its verdict in `curation`."""
 _FROM_RUN: Final = tuple(name for name in TRAJECTORIES.names if name in RUNS.names)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import orjson
 import pyarrow as pa
 
+from trajlake.expectations.policies import DeepScan
 from trajlake.expectations.reasons import Cause, Publication
 from trajlake.expectations.tables import CURATION
+from trajlake.transforms.curate.evidence import ScanFinding
 from trajlake.transforms.curate.soundness import Reason
 
 _FROM_RUN: Final = (
@@ -33,6 +35,12 @@ class Judgement:
     left_out_rewards: Sequence[str] = ()
     field_actions: Sequence[tuple[str, str]] = ()
     evidence_digest: str | None = None
+    deep_scan: DeepScan = "skip"
+    """What the policies ask for, and by which rule."""
+    deep_scan_rule: str = ""
+    detector_revision: str | None = None
+    """Of the deep scan that was done; None where there was none."""
+    scan_findings: Sequence[ScanFinding] = ()
 
     @property
     def verdict(self) -> Publication:
@@ -90,6 +98,8 @@ def verdict_rows(
             [{"field": name, "action": action} for name, action in one.field_actions] or None for one in judged
         ],
         "evidence_digest": [one.evidence_digest for one in judged],
+        "scan_findings": [[asdict(found) for found in one.scan_findings] or None for one in judged],
+        "detector_revision": [one.detector_revision for one in judged],
         "policy_revision": [basis.policy_revision] * count,
         "suite_revision": [basis.suite_revision] * count,
         "code_revision": [basis.code_revision] * count,
@@ -123,7 +133,7 @@ def _verdict_id(key: tuple[Any, ...], judged: Judgement, verdict: Publication, b
     reasons = [list(reason) for reason in judged.reasons]
     parts = [
         key, verdict.value, reasons, judged.field_actions, judged.left_out_rewards, judged.evidence_digest,
-        basis.policy_revision, basis.suite_revision, basis.code_revision, basis.publication,
+        basis.policy_revision, basis.suite_revision, basis.code_revision, basis.publication, judged.detector_revision,
     ]  # fmt: skip
     return hashlib.sha256(orjson.dumps(parts)).hexdigest()[:24]
 

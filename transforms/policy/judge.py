@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from trajlake.expectations.policies import Annotator, Deny, FieldAction, PolicySet, Purpose, When
+from trajlake.expectations.policies import Annotator, DeepScan, Deny, FieldAction, PolicySet, Purpose, When
 from trajlake.expectations.reasons import PolicyReason
 from trajlake.transforms.policy.consents import ConsentFound, ConsentRecord, Consents
 from trajlake.transforms.policy.facts import RewardFacts, RunFacts, evidence_digest
@@ -45,6 +45,10 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """Ids of rewards that may not be used although the run may."""
     field_actions: tuple[tuple[str, FieldAction], ...] = ()
     """Content field -> mask or drop, before the run serves the purpose."""
+    deep_scan: DeepScan = "skip"
+    """What becomes of an allowed run in which the deep scan before publication finds something."""
+    deep_scan_rule: str = ""
+    """The rule that says so."""
 
     @property
     def allowed(self) -> bool:
@@ -96,6 +100,8 @@ def judge_run(
         ),
         left_out_rewards=tuple(reward.reward_id for reward in refused),
         field_actions=tuple((field, action.value) for field, action in sorted(terms.fields.items())),
+        deep_scan=terms.deep_scan.value,
+        deep_scan_rule=terms.deep_scan.rule,
     )
 
 
@@ -134,7 +140,9 @@ def decision_of(
 
 def _consulted(terms: PurposeTerms) -> tuple[str, ...]:
     """Rules that had to agree before a run was allowed."""
-    return tuple(rule for _, rule in (terms.allow, terms.declared, terms.consent, terms.licences, terms.annotators))
+    asked = [terms.allow, terms.declared, terms.consent, terms.licences, terms.annotators]
+    rules = [rule for _, rule in asked]
+    return (*rules, terms.deep_scan.rule) if terms.deep_scan.value != "skip" else tuple(rules)
 
 
 # The checks: each yields what it finds

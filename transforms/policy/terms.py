@@ -17,6 +17,7 @@ from trajlake.expectations.policies import (
     Consent,
     ConsentTime,
     Declaration,
+    DeepScan,
     FieldAction,
     Isolation,
     Policy,
@@ -48,6 +49,7 @@ class PurposeTerms(NamedTuple):
     licences: Setting[frozenset[str] | None]
     annotators: Setting[tuple[Annotator, ...] | None]
     refused_rewards: Setting[RefusedRewards]
+    deep_scan: Setting[DeepScan]
     fields: dict[str, Setting[FieldAction]]
 
 

@@ -23,6 +23,8 @@ byte for byte. A value that meets a limit of depth, size, work or numbers is not
 quarantine without its payload, with reason `redaction_failed`. No limit is one of time, so a record is judged the same
 way whenever it is read again.
 
+A policy may ask for [a second look](governance.md#a-second-look-before-publication) before a run is published.
+
 Pieces of a message that streams:
 
 - In one value, as a list of texts or of objects: they are joined, searched, and cut where they stand.
