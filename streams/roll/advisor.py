@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from trajlake.expectations.outcomes import Decision, SkillStats
 from trajlake.streams.roll.lakefacts import LakeFacts
+from trajlake.streams.roll.store import Change
 from trajlake.transforms.rolling.fleet import Facts, Fleet, judge
 from trajlake.transforms.stats.assessment import Assessment
 from trajlake.transforms.stats.causes import Cause
@@ -32,14 +33,12 @@ COST_SHARE: Final = 20.0
 QUIET_S: Final = 2.0
 """A tenant is judged at most so often: what many skills share shows only when many have been heard."""
 
-Change = tuple[bytes, bytes | None]
-
 
 @dataclass
 class Decided:
-    """Changes of the table, and messages for the decisions topic."""
+    """Values for the table by key, and messages for the decisions topic."""
 
-    changes: list[Change] = field(default_factory=list)
+    changes: dict[bytes, bytes] = field(default_factory=dict)
     messages: list[bytes] = field(default_factory=list)
 
 
@@ -52,6 +51,8 @@ class Advisor:
         self.standings: dict[tuple[str, str], Assessment] = {}
         self.pending: dict[str, set[str]] = {}
         """Tenant -> skills whose statistics are newer than the last look."""
+        self.unsaved: dict[bytes, tuple[int, bytes]] = {}
+        """Key -> partition and value that are not in the table yet."""
         self.decided = 0
         self._asked: dict[str, float] = {}
         self._took_s = 0.0
@@ -74,6 +75,7 @@ class Advisor:
         self.fleets.clear()
         self.standings.clear()
         self.pending.clear()
+        self.unsaved.clear()
         for key, content in values:
             partition, tenant_id, name = _split(key)
             if partition not in partitions:
@@ -89,13 +91,19 @@ class Advisor:
         # What came between the last look and the end of the former owner is looked at again.
         self.pending = {tenant_id: set(fleet.skills) for tenant_id, fleet in self.fleets.items()}
 
-    def note(self, partition: int, content: bytes) -> Change | None:
+    def changes(self) -> list[Change]:
+        """All that has changed since the last call, each key once, for the changelog."""
+        found = [Change(partition, key, value) for key, (partition, value) in self.unsaved.items()]
+        self.unsaved.clear()
+        return found
+
+    def note(self, partition: int, content: bytes) -> None:
         """Take in the statistics of a skill. A message that is none is logged and left out."""
         try:
             stats = _STATS.decode(content)
         except msgspec.DecodeError as error:
             log.error("message on the statistics topic is none", reason=str(error)[:200])
-            return None
+            return
         fleet = self.fleets.setdefault(stats.tenant_id, Fleet(stats.tenant_id))
         known = fleet.skills.get(stats.skill_name)
         if (
@@ -109,7 +117,7 @@ class Advisor:
             content = _ENCODER.encode(stats)
         fleet.skills[stats.skill_name] = stats
         self.pending.setdefault(stats.tenant_id, set()).add(stats.skill_name)
-        return _key(partition, stats.tenant_id, f"s{stats.skill_name}"), content
+        self.unsaved[_key(partition, stats.tenant_id, f"s{stats.skill_name}")] = partition, content
 
     def _waiting(self, tenant_id: str) -> set[str]:
         return self.pending.get(tenant_id, set())
@@ -123,7 +131,7 @@ class Advisor:
         return due
 
     def decide(self, partition: int, tenant_id: str, now_us: int) -> Decided:
-        """Judge a tenant's fleet. Causes, and decisions that are new, are stored and told."""
+        """Judge a tenant's fleet. Returns causes and decisions that are new; the caller stores and tells them."""
         changed = self.pending.pop(tenant_id, set())
         fleet = self.fleets.get(tenant_id)
         if fleet is None or not changed:
@@ -136,12 +144,12 @@ class Advisor:
             self.standings[tenant_id, skill] = standing
         if found.causes != fleet.causes:
             fleet.causes = found.causes
-            done.changes.append((_key(partition, tenant_id, "c"), _ENCODER.encode(found.causes)))
+            done.changes[_key(partition, tenant_id, "c")] = _ENCODER.encode(found.causes)
         for subject, decision in found.decisions:
             told = replace(decision, made_us=now_us) if decision.flag is None else decision
             fleet.decisions[subject] = told
             content = _ENCODER.encode(told)
-            done.changes.append((_key(partition, tenant_id, f"d{subject}"), content))
+            done.changes[_key(partition, tenant_id, f"d{subject}")] = content
             done.messages.append(content)
             self.decided += 1
             log.info(

@@ -4,6 +4,7 @@
                                                                                      │
                      decisions topic ◄─ agent advise ◄─ timer ask ◄─ table board ◄─ agent note
 
+Changes of tables are saved before each commit of offsets, each value once; what was not saved comes again.
 All topics have the same number of partitions, so that Faust gives the worker of an outcome's partition the changelog's.
 Every handler ends the process when it fails: Faust would acknowledge the event and go on.
 """
@@ -14,22 +15,23 @@ import asyncio
 import ipaddress
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, Final
 
-import faust
 import structlog
+from faust.types import TP
 
 from trajlake.streams.roll.advisor import Advisor
 from trajlake.streams.roll.book import Book, Skill
-from trajlake.streams.roll.delivery import WholeApp, WholeConsumer
+from trajlake.streams.roll.delivery import Record, WholeApp, WholeConsumer, unbundle
 from trajlake.streams.roll.guard import GuardedTable, end_process, watch_recovery
 from trajlake.streams.roll.lakefacts import LakeFacts
 from trajlake.streams.roll.security import broker_credentials
-from trajlake.streams.roll.store import check_value, is_older
+from trajlake.streams.roll.store import Change, check_value, is_older
 from trajlake.streams.roll.topics import asked_topic
+from trajlake.streams.roll.writer import WriteError, Writer
 from trajlake.streams.settings import Settings
 from trajlake.streams.tracing import Tracing
 from trajlake.transforms.rolling.revision import ROLLING_REVISION
@@ -69,17 +71,18 @@ class RollApp:
         self.recovered = False
         self._beat: float | None = None
         watch_recovery()
+        self.writer = Writer(settings)
         self.faust = self._make()
+        self.faust.save = self._save
         self.outcomes = self._topic(settings.outcomes_topic)
         self.stats = self._topic(settings.stats_topic)
-        self.decisions = self._topic(settings.decisions_topic)
         self.asked = self._topic(asked_topic(settings))
         self.skills = self._table("skills", check_value, self._skills_recovered)
         self.skills.is_older = is_older
         self.board = self._table("board", self.advisor.check, self._board_recovered)
         self._wire()
 
-    def _make(self) -> faust.App:
+    def _make(self) -> WholeApp:
         settings = self.settings
         servers = ";".join(f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(","))
         return WholeApp(
@@ -96,12 +99,8 @@ class RollApp:
             table_standby_replicas=0,
             stream_recovery_delay=0.0,
             stream_wait_empty=False,
-            stream_publish_on_commit=False,
             consumer_auto_offset_reset="earliest",
             consumer_max_fetch_size=8 << 20,
-            producer_max_request_size=64 << 20,
-            producer_acks=-1,
-            producer_linger=0.005,
             broker_session_timeout=SESSION_S,
             broker_heartbeat_interval=HEARTBEAT_S,
             broker_rebalance_timeout=10.0,
@@ -148,12 +147,12 @@ class RollApp:
 
     # Events
 
-    def _guarded(self, handle: Callable[[Any], Awaitable[None]]) -> Callable[[Any], AsyncIterator[None]]:
+    def _guarded(self, handle: Callable[[int, list[Record]], Awaitable[None]]) -> Callable[[Any], AsyncIterator[None]]:
         async def agent(stream: Any) -> AsyncIterator[None]:
             async for event in stream.events():
                 self._check_pause()
                 try:
-                    await handle(event)
+                    await handle(event.message.partition, unbundle(event.value))
                 except Exception as error:
                     log.exception("event not handled", topic=event.message.topic, offset=event.message.offset)
                     end_process(f"{event.message.topic} offset {event.message.offset}", error)
@@ -162,27 +161,56 @@ class RollApp:
 
         return agent
 
-    async def _count(self, event: Any) -> None:
+    async def _count(self, partition: int, records: list[Record]) -> None:
         consumer = self.faust.consumer
         assert isinstance(consumer, WholeConsumer)
-        consumer.check_order(event.message.tp, event.message.offset)
-        for key, value in self.book.apply(event.message.partition, event.value or b""):
-            _store(self.skills, key, value)
+        place = TP(self.settings.outcomes_topic, partition)
+        for record in records:
+            consumer.check_order(place, record.offset)
+            self.book.apply(partition, record.value or b"")
 
-    async def _note(self, event: Any) -> None:
-        change = self.advisor.note(event.message.partition, event.value or b"")
-        if change is not None:
-            _store(self.board, *change)
+    async def _note(self, partition: int, records: list[Record]) -> None:
+        for record in records:
+            self.advisor.note(partition, record.value or b"")
 
-    async def _advise(self, event: Any) -> None:
-        tenant_id = (event.key or b"").decode()
-        with self.tracing.span("decide", trajlake__partition=event.message.partition):
-            decided = self.advisor.decide(event.message.partition, tenant_id, time.time_ns() // 1000)
-        for content in decided.messages:
-            # Kafka has it before the board does: a crash in between tells it twice, and never not at all.
-            await (await self.decisions.send(key=event.key, value=content))
-        for key, value in decided.changes:
-            _store(self.board, key, value)
+    async def _advise(self, partition: int, records: list[Record]) -> None:
+        # Who was asked for twice is looked at once.
+        for key in dict.fromkeys(record.key or b"" for record in records):
+            with self.tracing.span("decide", trajlake__partition=partition):
+                decided = self.advisor.decide(partition, key.decode(), time.time_ns() // 1000)
+            for content in decided.messages:
+                self._send(self.settings.decisions_topic, key, content)
+            if decided.messages:
+                # Kafka has it before the board does: a crash in between tells it twice, and never not at all.
+                await self.writer.flush()
+            self.advisor.unsaved.update((name, (partition, value)) for name, value in decided.changes.items())
+
+    def _send(self, topic: str, key: bytes, value: bytes) -> None:
+        try:
+            self.writer.send(topic, key, value)
+        except WriteError as error:
+            end_process(f"topic {topic}", error)
+
+    async def _save(self) -> None:
+        """Write all changes to the changelogs, and wait until Kafka has them."""
+        try:
+            saved = [(table, self._write(table, changes)) for table, changes in self._changes()]
+            await self.writer.flush()
+            for table, changes in saved:
+                for change in changes:
+                    table.hold(change.key, change.value)
+        except Exception as error:
+            end_process("the changelog", error)
+
+    def _changes(self) -> Iterator[tuple[GuardedTable, list[Change]]]:
+        yield self.skills, self.book.changes()
+        yield self.board, self.advisor.changes()
+
+    def _write(self, table: GuardedTable, changes: list[Change]) -> list[Change]:
+        topic = table.changelog_topic_name
+        for change in changes:
+            self.writer.send(topic, change.key, change.value, change.partition)
+        return changes
 
     # Timers
 
@@ -196,7 +224,7 @@ class RollApp:
     async def _tell(self) -> None:
         self._check_pause()
         self.turned_at = time.monotonic()
-        if not self.recovered:
+        if not self.recovered or self.writer.crowded:
             return
         began = time.monotonic()
         due = self.book.due(began, self.settings.stats_interval_ms / 1000)
@@ -210,7 +238,7 @@ class RollApp:
                 self.book.dirty.pop(skill, None)
                 continue
             stats = self.book.tell(skill, began)
-            await self.stats.send(key=stats.tenant_id.encode(), value=self.advisor.encode(stats))
+            self._send(self.settings.stats_topic, stats.tenant_id.encode(), self.advisor.encode(stats))
             if time.monotonic() - began > TELL_S:
                 break
             await asyncio.sleep(0)
@@ -220,7 +248,7 @@ class RollApp:
             return
         await self.facts.refresh(list(self.advisor.fleets))
         for tenant_id in self.advisor.to_ask():
-            await self.asked.send(key=tenant_id.encode(), value=b"")
+            self._send(asked_topic(self.settings), tenant_id.encode(), b"")
 
     def problems(self) -> list[str]:
         """Why the worker is not ready; empty when all is well."""
@@ -264,10 +292,3 @@ def _own(table: Any, partitions: set[int]) -> list[tuple[bytes, bytes]]:
     for key in [key for key in data if int(key.split(b"\x1f", 1)[0]) not in partitions]:
         del data[key]
     return [(key, value) for key, value in data.items() if value is not None]
-
-
-def _store(table: Any, key: bytes, value: bytes | None) -> None:
-    if value is not None:
-        table[key] = value
-    elif key in table:
-        del table[key]

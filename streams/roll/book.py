@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from trajlake.expectations.outcomes import OutcomeBatch, SkillStats
-from trajlake.streams.roll.store import encode_value, restore, value_key
+from trajlake.streams.roll.store import Change, encode_value, restore, value_key
 from trajlake.transforms.rolling.readings import Detectors, skill_stats
 from trajlake.transforms.rolling.state import SkillState
 
@@ -54,6 +54,8 @@ class Book:
     owing: set[Skill] = field(default_factory=set)
     """Skills whose newest statistics are not for the table."""
     partitions: set[int] = field(default_factory=set)
+    unsaved: dict[tuple[int, Skill], set[str]] = field(default_factory=dict)
+    """Partition and skill -> names of stored values that changed since they were last saved."""
     figures: Figures = field(default_factory=Figures)
     _detectors: dict[Skill, Detectors] = field(default_factory=dict)
 
@@ -64,24 +66,24 @@ class Book:
         self.skills = restore(values, partitions)
         self._detectors.clear()
         self.owing.clear()
+        # What Kafka did not take comes again.
+        self.unsaved.clear()
         now = time.monotonic()
         self.dirty = {skill: now for skill, state in self.skills.items() if state.head.runs}
         self.figures.recovered_at = time.time()
 
-    def apply(self, partition: int, content: bytes) -> list[tuple[bytes, bytes | None]]:
-        """Apply a message of the outcomes topic. Returns the changed values by key, None for those that went.
-
-        A message that is none is counted as refused, one of another events topic as foreign.
-        """
+    def apply(self, partition: int, content: bytes) -> None:
+        """Apply a message of the outcomes topic. One that is none is counted as refused, one of another events topic as
+        foreign."""
         figures = self.figures
         try:
             batch = _BATCHES.decode(content)
         except msgspec.DecodeError:
             figures.refused += 1
-            return []
+            return
         if batch.topic != self.topic:
             figures.foreign += 1
-            return []
+            return
         skill = (batch.tenant_id, batch.skill_name)
         state = self.skills.get(skill)
         if state is None:
@@ -92,14 +94,22 @@ class Book:
         figures.behind_s = max(0.0, figures.applied_at - batch.emitted_us / 1e6)
         if not touched:
             figures.repeated += 1
-            return []
+            return
         figures.runs += len(batch.runs)
         self.dirty.setdefault(skill, time.monotonic())
-        changes: list[tuple[bytes, bytes | None]] = []
-        for name in touched:
-            value = state.value(name)
-            changes.append((value_key(partition, *skill, name), None if value is None else encode_value(value)))
-        return changes
+        self.unsaved.setdefault((partition, skill), set()).update(touched)
+
+    def changes(self) -> list[Change]:
+        """All that has changed since the last call, each value once and as it is now, for the changelog."""
+        found: list[Change] = []
+        for (partition, skill), names in self.unsaved.items():
+            state = self.skills[skill]
+            for name in names:
+                value = state.value(name)
+                content = None if value is None else encode_value(value)
+                found.append(Change(partition, value_key(partition, *skill, name), content))
+        self.unsaved.clear()
+        return found
 
     def due(self, now: float, interval_s: float) -> list[Skill]:
         """Skills whose statistics are to be told, those that have waited longest first. Each at most once in so many

@@ -1,25 +1,27 @@
 """Where Faust's own delivery would lose outcomes or changes without a word.
 
-    flush     gives up where the client takes nothing for a tenth of a second; the offsets that are committed behind it
-              run ahead of the changelog, and a worker that is killed then has lost what lies between
+    commit    does not wait for changes that are written by another client than its own
     fetch     goes on while partitions are paused and given their places: what it brings is dropped
     seek      leaves partitions alone that have no committed offset, so that what was dropped of them is never read
     ack       is given for messages too that a rebalance made the stream skip
 
-Here a flush is whole, a partition is fetched from its place on only, fetches and seeks take turns, and no outcome is
-applied before its predecessors.
+Here changes are saved before the offsets behind them are committed, a partition is fetched from its place on only,
+fetches and seeks take turns, and no outcome is applied before its predecessors.
+
+Faust's way from a fetch to a handler costs more than most outcomes, so it carries them in bundles.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
 
 import faust
+import msgspec
 import structlog
 from faust.transport.drivers.aiokafka import Consumer
-from faust.transport.producer import ProducerBuffer
 from faust.types import TP
 
 from trajlake.streams.errors import StreamError
@@ -29,6 +31,37 @@ log = structlog.get_logger("trajlake.roll")
 FETCH_S: Final = 0.2
 """A fetch without records ends after so long, and a seek has its turn."""
 IDLE_S: Final = 0.1
+BUNDLE_RECORDS: Final = 100
+BUNDLE_BYTES: Final = 1 << 20
+"""A bundle is handled in one turn of the loop, and so is kept short."""
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A message of a bundle."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+_BUNDLE: Final = msgspec.msgpack.Decoder(list[Record])
+
+
+def unbundle(content: bytes) -> list[Record]:
+    """The messages of a bundle, in order of offset."""
+    return _BUNDLE.decode(content)
+
+
+def bundles(records: Sequence[Any]) -> Iterator[Any]:
+    """Consumer records of one partition in bundles: records with the offset of their last one, and all as value."""
+    part: list[Record] = []
+    size = 0
+    for place, record in enumerate(records):
+        part.append(Record(record.offset, record.key, record.value))
+        size += len(record.value or b"")
+        if len(part) == BUNDLE_RECORDS or size >= BUNDLE_BYTES or place + 1 == len(records):
+            yield replace(record, key=None, value=msgspec.msgpack.encode(part))
+            part, size = [], 0
 
 
 class DeliveryError(StreamError):
@@ -36,13 +69,10 @@ class DeliveryError(StreamError):
 
 
 class WholeApp(faust.App):
-    """An application that commits no offset before Kafka has all changes of its events, and leaves no message out."""
+    """An application that leaves no message out. `save`: called before offsets are committed, returns when Kafka has
+    all changes that messages before them made."""
 
-    def _new_producer(self) -> Any:
-        producer = super()._new_producer()
-        producer.buffer = _WholeBuffer(loop=producer.loop, beacon=producer.beacon)
-        producer.buffer.app = self
-        return producer
+    save: Callable[[], Awaitable[None]] | None = None
 
     def _new_consumer(self) -> Any:
         return WholeConsumer(
@@ -55,27 +85,10 @@ class WholeApp(faust.App):
         )
 
 
-class _WholeBuffer(ProducerBuffer):
-    """Messages on their way to the client. A flush ends when the client has taken all, however long it takes."""
-
-    _handing = False
-
-    async def flush(self) -> None:
-        if self.state != "running":
-            await super().flush()
-            return
-        while self.size or self._handing:
-            self.message_sent.clear()
-            await self.message_sent.wait()
-
-    async def _send_pending(self, fut: Any) -> None:
-        self._handing = True
-        await super()._send_pending(fut)
-        self._handing = False
-
-
 class WholeConsumer(Consumer):
     """A consumer that reads each partition of a stream from its place on, without a gap, and knows the next offset.
+
+    Streams get bundles (`unbundle`), changelogs their records.
 
     `behind`: partition -> messages that were gone from Kafka before they were read.
     """
@@ -92,6 +105,23 @@ class WholeConsumer(Consumer):
         self._next.clear()
         await super().on_partitions_revoked(revoked)
 
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        # What was handled since the last commit is read again, and must not be committed before.
+        self._acked.clear()
+        self._acked_index.clear()
+        self._gap.clear()
+        await super().on_partitions_assigned(assigned, generation_id)
+
+    async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:
+        """Commit what was handled, once Kafka has what it changed."""
+        generation = self.app.consumer_generation_id
+        app = cast(WholeApp, self.app)
+        if app.save is not None:
+            await app.save()
+        if self.app.rebalancing or self.app.consumer_generation_id != generation:
+            return False
+        return bool(await super()._commit_offsets(offsets, start_new_transaction))
+
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:
         """Fetch what there is of the partitions that are active, and deliver all of it or, in a rebalance, none."""
         if not self.flow_active:
@@ -104,7 +134,11 @@ class WholeConsumer(Consumer):
             active = {tp for tp in self._get_active_partitions() if tp in self._next or self._is_changelog_tp(tp)}
             # The driver takes an empty set for all partitions, and a set that changes while it waits as it is by then.
             records = await self._getmany(active, FETCH_S) if active else None
-            for tp, record in self.scheduler.iterate(records or {}):
+            found = {
+                tp: several if self._is_changelog_tp(tp) else [*bundles(several)]
+                for tp, several in (records or {}).items()
+            }
+            for tp, record in self.scheduler.iterate(found):
                 if self.should_stop or not self.flow_active or self.app.consumer_generation_id != generation:
                     return
                 self.app.monitor.track_tp_end_offset(tp, self.highwater(tp))

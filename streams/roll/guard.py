@@ -30,8 +30,8 @@ def end_process(what: str, error: BaseException | str) -> None:
 
 
 class GuardedTable(faust.Table[bytes, bytes]):
-    """A table whose recovery ends the process at the first value that it cannot read, and so does a change that Kafka
-    did not take.
+    """A table whose recovery ends the process at the first value that it cannot read. Its changes are written by the
+    caller, many at a time.
 
     `check(key, value)`: raises for what cannot be read; called for every value of the changelog. `on_recovered`: called
     with the active partitions when the table is whole, before any event is processed. `is_older(value, held)`: tells a
@@ -72,11 +72,12 @@ class GuardedTable(faust.Table[bytes, bytes]):
         except Exception as error:
             end_process(f"recovery of table {self.name}", error)
 
-    def _on_changelog_sent(self, fut: Any) -> None:
-        error = fut.exception() if not fut.cancelled() else None
-        if error is not None:
-            end_process(f"a change of table {self.name} was not taken", error)
-        super()._on_changelog_sent(fut)
+    def hold(self, key: bytes, value: bytes | None) -> None:
+        """Note what the changelog has by now; the caller wrote it."""
+        if value is None:
+            self.data.data.pop(key, None)
+        else:
+            self.data.data[key] = value
 
 
 class _RecoveryErrors(logging.Handler):

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow.compute as pc
 import structlog
 from aiokafka.partitioner import murmur2
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from trajlake.expectations.outcomes import OutcomeBatch, outcome_key
@@ -25,6 +25,7 @@ from trajlake.streams.errors import StreamError
 from trajlake.streams.land.recovery import LedgerTable
 from trajlake.streams.roll.store import encode_value, value_key
 from trajlake.streams.roll.topics import changelog_topics, ensure_roll_topics
+from trajlake.streams.roll.writer import WriteError, Writer
 from trajlake.streams.settings import Settings
 from trajlake.transforms.outcomes.batches import (
     COLUMNS,
@@ -42,6 +43,7 @@ log = structlog.get_logger("trajlake.roll")
 WINDOW: Final = 200_000
 """Offsets that are read at a time."""
 ASK_S: Final = 15.0
+WRITE_S: Final = 60.0
 
 
 class RollError(StreamError):
@@ -129,24 +131,16 @@ def _make_anew(admin: AdminClient, settings: Settings, topic: str) -> None:
 
 
 def _write(settings: Settings, topic: str, skills: dict[tuple[str, str], SkillState]) -> None:
-    failed: list[Any] = []
-    producer = Producer(settings.kafka(**{"enable.idempotence": True, "linger.ms": 20, "compression.type": "lz4"}))
-    for (tenant_id, skill_name), state in skills.items():
-        key = outcome_key(tenant_id, skill_name)
-        partition = (murmur2(key) & 0x7FFFFFFF) % settings.outcomes_partitions
-        for name, value in state.values():
-            while True:
-                try:
-                    producer.produce(
-                        topic, encode_value(value), value_key(partition, tenant_id, skill_name, name),
-                        partition=partition, on_delivery=lambda error, _: failed.append(error) if error else None,
-                    )  # fmt: skip
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-            producer.poll(0)
-    if producer.flush(60) or failed:
-        raise RollError(f"changelog {topic} was not written whole ({failed[:1]}); run this again")
+    writer = Writer(settings)
+    try:
+        for (tenant_id, skill_name), state in skills.items():
+            key = outcome_key(tenant_id, skill_name)
+            partition = (murmur2(key) & 0x7FFFFFFF) % settings.outcomes_partitions
+            for name, value in state.values():
+                writer.send(topic, value_key(partition, tenant_id, skill_name, name), encode_value(value), partition)
+        writer.flush_within(WRITE_S)
+    except WriteError as error:
+        raise RollError(f"changelog {topic} was not written whole ({error}); run this again") from error
 
 
 def _forget_group(admin: AdminClient, group: str) -> None:

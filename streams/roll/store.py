@@ -9,7 +9,7 @@ separator, U+001F.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
@@ -21,6 +21,14 @@ _US: Final = "\x1f"
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _HEADS: Final = msgspec.msgpack.Decoder(Head)
 _BUCKETS: Final = msgspec.msgpack.Decoder(Bucket)
+
+
+class Change(NamedTuple):
+    """A change of a table: the partition of its changelog, the key, and the value; None where the key goes."""
+
+    partition: int
+    key: bytes
+    value: bytes | None
 
 
 class _Applied(Struct, array_like=True, gc=False):

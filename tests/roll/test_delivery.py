@@ -1,4 +1,4 @@
-"""Delivery as the rolling workers have it: flushes are whole, and nothing is applied before its predecessors."""
+"""Delivery as the rolling workers have it: no offset ahead of what is saved, no message ahead of its predecessors."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from aiokafka.structs import ConsumerRecord
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from trajlake.streams.roll.delivery import DeliveryError, WholeApp, WholeConsumer
+from trajlake.streams.roll.delivery import (
+    BUNDLE_BYTES,
+    BUNDLE_RECORDS,
+    DeliveryError,
+    Record,
+    WholeApp,
+    WholeConsumer,
+    bundles,
+    unbundle,
+)
 from trajlake.streams.roll.guard import GuardedTable
 from trajlake.streams.roll.store import encode_value, is_older
 from trajlake.transforms.rolling.bucket import Bucket
 
 PLACE = TP("outcomes", 0)
-
-
-class Slow:
-    """A channel whose client takes a message only when `open` is set."""
-
-    def __init__(self) -> None:
-        self.open = asyncio.Event()
-        self.taken = 0
-
-    async def publish_message(self, message: Any, wait: bool = False) -> None:
-        await self.open.wait()
-        self.taken += 1
 
 
 def stored(table: Any) -> dict[bytes, bytes]:
@@ -40,24 +40,6 @@ def consumer() -> WholeConsumer:
     assert isinstance(made, WholeConsumer)
     made._thread.thread_loop.close()  # of the thread that is never started here
     return made
-
-
-def test_a_flush_ends_when_the_client_has_taken_all() -> None:
-    async def flush() -> None:
-        buffer = WholeApp("test", broker="kafka://127.0.0.1:1", store="memory://").producer.buffer
-        await buffer.start()
-        channel = Slow()
-        for _ in range(3):
-            buffer.put(cast(Any, SimpleNamespace(message=SimpleNamespace(channel=channel))))
-        flushing = asyncio.create_task(buffer.flush())
-        done, _ = await asyncio.wait([flushing], timeout=0.3)
-        assert not done, "Faust's own gives up after a tenth of a second"
-        channel.open.set()
-        await asyncio.wait_for(flushing, 5)
-        assert channel.taken == 3
-        await buffer.stop()
-
-    asyncio.run(flush())
 
 
 def test_messages_pass_in_order_and_again_but_never_before_their_predecessors() -> None:
@@ -131,3 +113,114 @@ def test_the_changelog_never_puts_a_value_back() -> None:
     assert stored(table) == {b"k": values[1]}
     table.apply_changelog_batch(batch(None))
     assert not stored(table)
+
+
+def consumed(offset: int, value: bytes | None, key: bytes | None = b"k") -> ConsumerRecord[Any, Any]:
+    return ConsumerRecord(*PLACE, offset, 5, 0, key, value, None, 1, len(value or b""), ())
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=3), st.none() | st.binary(max_size=400_000)), max_size=250))
+@settings(max_examples=25, deadline=None)
+def test_bundles_hold_every_message_once_and_in_order_and_are_short(
+    messages: list[tuple[bytes | None, bytes | None]],
+) -> None:
+    records = [consumed(7 + 2 * place, value, key) for place, (key, value) in enumerate(messages)]
+    made = list(bundles(records))
+    parts = [unbundle(each.value) for each in made]
+    held = [Record(each.offset, each.key, each.value) for each in records]
+    assert [record for part in parts for record in part] == held
+    assert [each.offset for each in made] == [part[-1].offset for part in parts]
+    for part in parts:
+        assert 1 <= len(part) <= BUNDLE_RECORDS
+        assert sum(len(record.value or b"") for record in part[:-1]) < BUNDLE_BYTES
+
+
+class Committing:
+    """A consumer whose application saves when it is let, and which notes what it gave Kafka."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reader = consumer()
+        self.said: list[str] = []
+        self.let = asyncio.Event()
+        cast(WholeApp, self.reader.app).save = self._save
+
+        async def commit(offsets: dict[TP, int]) -> bool:
+            self.said.append(f"committed {offsets[PLACE]}")
+            return True
+
+        monkeypatch.setattr(self.reader, "_commit", commit)
+        monkeypatch.setattr(self.reader, "assignment", lambda: {PLACE})
+        monkeypatch.setattr(self.reader.app.producer, "flush", self._nothing)
+        self.reader.app.topics.acking_topics.add(PLACE.topic)
+
+    async def _save(self) -> None:
+        self.said.append("saving")
+        await self.let.wait()
+        self.said.append("saved")
+
+    async def _nothing(self) -> None:
+        pass
+
+    def handle(self, *offsets: int) -> None:
+        for offset in offsets:
+            made = ConsumerMessage(*PLACE, offset, 0.0, 0, None, b"", b"", None, tp=PLACE)
+            made.generation_id = self.reader.app.consumer_generation_id
+            assert self.reader.ack(made)
+
+
+async def _turns(times: int = 20) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+def test_offsets_are_committed_when_their_changes_are_saved_and_those_handled_meanwhile_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def check() -> None:
+        one = Committing(monkeypatch)
+        one.handle(0, 1)
+        committing = asyncio.ensure_future(one.reader.commit({PLACE}))
+        await _turns()
+        assert one.said == ["saving"]
+        one.handle(2)
+        one.let.set()
+        assert await committing
+        assert one.said == ["saving", "saved", "committed 2"]
+
+    asyncio.run(check())
+
+
+def test_offsets_of_an_assignment_that_ended_while_changes_were_saved_are_not_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def check() -> None:
+        one = Committing(monkeypatch)
+        one.handle(0, 1)
+        committing = asyncio.ensure_future(one.reader.commit({PLACE}))
+        await _turns()
+        one.reader.app.consumer_generation_id += 1
+        one.let.set()
+        assert not await committing
+        assert one.said == ["saving", "saved"]
+
+    asyncio.run(check())
+
+
+def test_what_was_handled_before_an_assignment_is_not_committed_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its changes are gone with the state that was dropped, and it is read again."""
+
+    async def check() -> None:
+        one = Committing(monkeypatch)
+
+        async def assigned(partitions: set[TP], generation_id: int) -> None:
+            pass
+
+        monkeypatch.setattr(one.reader, "_on_partitions_assigned", assigned)
+        monkeypatch.setattr(one.reader.app, "on_rebalance_return", lambda: None)
+        one.handle(0, 1)
+        await one.reader.on_partitions_assigned({PLACE}, 2)
+        one.let.set()
+        assert not await one.reader.commit({PLACE})
+        assert one.said == []
+
+    asyncio.run(check())
