@@ -29,7 +29,7 @@ from trajlake.expectations.outcomes import (
 )
 from trajlake.transforms.rolling.bucket import Bucket, Counts, add_counts, cause_parts, stratum_parts
 from trajlake.transforms.rolling.sequence import Seen, streak
-from trajlake.transforms.rolling.sketch import quantile
+from trajlake.transforms.rolling.sketch import quantiles
 from trajlake.transforms.rolling.state import SIZES, SkillState, label_of
 from trajlake.transforms.stats.assessment import Terms, assess
 from trajlake.transforms.stats.drops import Drops, Reading, new_drops, observe, read_drops
@@ -98,7 +98,12 @@ def skill_stats(state: SkillState, detectors: Detectors, *, emitted_us: int, cod
     length, since = streak(head.sequence)
     newest = head.sequence.runs[-1] if head.sequence.runs else None
     drop, unjudged = detectors.read(state)
-    windows = [_window(state, name) for name in _WINDOW_KIND] + _version_window(state, newest)
+    restated = {
+        kind: {index: bucket.restated for index, bucket in buckets.items() if bucket.restated}
+        for kind, buckets in state.buckets.items()
+    }
+    windows = [_window(state, name, restated[kind]) for name, kind in _WINDOW_KIND.items()]
+    windows += _version_window(state, newest)
     return SkillStats(
         tenant_id=state.tenant_id,
         skill_name=state.skill_name,
@@ -127,12 +132,12 @@ def skill_stats(state: SkillState, detectors: Detectors, *, emitted_us: int, cod
     )
 
 
-def _window(state: SkillState, name: str) -> WindowStats:
-    kind = _WINDOW_KIND[name]
-    size = SIZES[kind]
+def _window(state: SkillState, name: str, restated: dict[int, int]) -> WindowStats:
+    """`restated`: bucket -> its restatements, where there are any."""
+    size = SIZES[_WINDOW_KIND[name]]
     first, last = state.bounds(name)
-    restated = sum(bucket.restated for index, bucket in state.buckets[kind].items() if first <= index <= last)
-    return window_stats(name, state.windows[name], first * size, (last + 1) * size, restated)
+    count = sum(times for index, times in restated.items() if first <= index <= last)
+    return window_stats(name, state.windows[name], first * size, (last + 1) * size, count)
 
 
 def _version_window(state: SkillState, newest: Seen | None) -> list[WindowStats]:
@@ -192,8 +197,8 @@ def _interval(found: object) -> Interval | None:
 
 
 def _quantiles(bins: dict[int, int], unit: float) -> Quantiles | None:
-    found = [quantile(bins, q) for q in (0.5, 0.95, 0.99)]
-    return None if found[0] is None else Quantiles(*((value or 0.0) / unit for value in found))
+    found = quantiles(bins, 0.5, 0.95, 0.99)
+    return None if found is None else Quantiles(*(value / unit for value in found))
 
 
 def _cause(key: str, count: int) -> Cause:
@@ -210,14 +215,15 @@ def _recent(run: Seen) -> RecentRun:
 
 def _hours(state: SkillState) -> list[HourFaults]:
     newest = state.head.as_of_us // HOUR_US
+    last = ((hour, state.buckets["h"].get(hour)) for hour in range(newest - FAULT_HOURS + 1, newest + 1))
     return [
         HourFaults(
             hour,
             sum(bucket.counts.classes),
             [_cause(key, count) for key, count in sorted(bucket.counts.causes.items())],
         )
-        for hour, bucket in sorted(state.buckets["h"].items())
-        if hour > newest - FAULT_HOURS
+        for hour, bucket in last
+        if bucket is not None
     ]
 
 

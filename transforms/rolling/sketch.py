@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from trajlake.transforms.stats.sketch import bucket_at, bucket_of, middle_of
+from trajlake.transforms.stats.sketch import bucket_of, middle_of
 
 ZERO: Final = -1
 """Bin of values below one unit."""
@@ -18,10 +18,17 @@ def bin_of(value: int) -> int:
     return bucket_of(value) if value >= 1 else ZERO
 
 
-def quantile(bins: dict[int, int], q: float) -> float | None:
-    """The q-quantile, within 2% of a value of that rank. None where nothing is counted."""
+def quantiles(bins: dict[int, int], *wanted: float) -> tuple[float, ...] | None:
+    """Quantiles in rising order, each within 2% of a value of its rank. None where nothing is counted."""
     total = sum(bins.values())
-    index = bucket_at(bins, q * (total - 1)) if total > 0 else None
-    if index is None:
+    if total <= 0:
         return None
-    return 0.0 if index == ZERO else middle_of(index)
+    ranks = [q * (total - 1) for q in reversed(wanted)]
+    found: list[float] = []
+    seen = 0
+    for index in sorted(bins):
+        seen += bins[index]
+        while ranks and seen > ranks[-1]:
+            found.append(0.0 if index == ZERO else middle_of(index))
+            ranks.pop()
+    return tuple(found)
