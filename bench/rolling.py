@@ -184,13 +184,40 @@ def _report(servers: str, root: str, told: dict[tuple[str, int], list[tuple[int,
         waits.append(waited[ended - start_ms >= WARM_UP_S * 1e3])
     waited_ms = np.concatenate(waits)
     messages = len({at for seen in told.values() for at in seen})
+    announced_ms = _announced_ms(servers, root, start_ms)
     detail = {
         "runs": runs.height, "runs_per_s": RATE, "skills": SKILLS, "left_out_s": WARM_UP_S, "cpu_s": cpu,
-        "messages": messages, "untold": untold,
+        "messages": messages, "untold": untold, "announced_p50_ms": round(float(np.percentile(announced_ms, 50))),
+        "announced_p99_ms": round(float(np.percentile(announced_ms, 99))),
     }  # fmt: skip
     p50, p99 = (float(np.percentile(waited_ms, q)) for q in (50, 99))
     show(Figure("run_end_to_statistics_p50_ms", round(p50, 1), "ms", detail=detail))
     show(Figure("run_end_to_statistics_p99_ms", round(p99, 1), "ms", at_most=2000, detail=detail))
+
+
+def _announced_ms(servers: str, root: str, start_ms: float) -> Any:
+    """From the end of a run to its outcome on the outcomes topic, by the broker's time: land's part of the wait."""
+    import msgspec
+    import numpy as np
+    from confluent_kafka import Consumer
+
+    from trajlake.expectations.outcomes import OutcomeBatch
+
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": f"bench-{uuid.uuid4().hex}", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([_settings(servers, root).outcomes_topic])
+    decoder = msgspec.json.Decoder(OutcomeBatch)
+    waits: list[float] = []
+    seen = 0
+    while seen < RATE * SECONDS and (found := consumer.consume(5_000, timeout=10)):
+        for message in found:
+            if message.error() is None:
+                ends = [run.outcome.end_us / 1e3 for run in decoder.decode(message.value() or b"").runs if run.outcome]
+                seen += len(ends)
+                waits += [message.timestamp()[1] - end for end in ends if end - start_ms >= WARM_UP_S * 1e3]
+    consumer.close()
+    return np.array(waits)
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ class Settings(BaseSettings):
         le=65000,
     )
     stats_interval_ms: int = _setting(
-        1000, "ms", "A skill's statistics are told at most so often. Smaller: fresher, more messages and rows.", ge=50
+        500, "ms", "A skill's statistics are told at most so often. Smaller: fresher, more messages and rows.", ge=50
     )
     stats_rows_interval_ms: int = _setting(
         10_000,

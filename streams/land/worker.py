@@ -452,14 +452,17 @@ class LandWorker:
         if self._group.waiting or self._refused is not None or not self._group.joined:
             self._idle_since = now
             return False
-        if not self._outcomes.idle:
-            return False
         if not self._owned:
-            return now - self._idle_since > IDLE_WORKER_S
+            return self._outcomes.idle and now - self._idle_since > IDLE_WORKER_S
         self._idle_since = now
-        return all(
-            owned.end_offset is not None and owned.next_offset >= owned.end_offset for owned in self._owned.values()
-        )
+        for owned in self._owned.values():
+            if owned.end_offset is None or owned.next_offset < owned.end_offset:
+                return False
+        if self._batch_rows:
+            # Here and not at the stop, whose patience for announcements is short.
+            self._flush()
+            return False
+        return self._outcomes.idle
 
     # Around the loop
 

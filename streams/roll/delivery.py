@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 import faust
 import msgspec
 import structlog
-from faust.transport.drivers.aiokafka import Consumer
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
 from faust.types import TP
 
 from trajlake.streams.errors import StreamError
@@ -31,6 +31,9 @@ log = structlog.get_logger("trajlake.roll")
 FETCH_S: Final = 0.2
 """A fetch without records ends after so long, and a seek has its turn."""
 IDLE_S: Final = 0.1
+LONGEST_WAIT_MS: Final = 100
+"""A request for records comes back after so long at most. It leaves out partitions whose records have not been taken
+yet, and the next one goes out when it is back: with Faust's 1.5 s a partition could wait for so long."""
 BUNDLE_RECORDS: Final = 100
 BUNDLE_BYTES: Final = 1 << 20
 """A bundle is handled in one turn of the loop, and so is kept short."""
@@ -85,6 +88,13 @@ class WholeApp(faust.App):
         )
 
 
+class _ConsumerThread(AIOKafkaConsumerThread):
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        made = super()._create_worker_consumer(transport)
+        made._fetch_max_wait_ms = LONGEST_WAIT_MS
+        return made
+
+
 class WholeConsumer(Consumer):
     """A consumer that reads each partition of a stream from its place on, without a gap, and knows the next offset.
 
@@ -100,6 +110,9 @@ class WholeConsumer(Consumer):
         """Partition of a stream -> offset that comes next; what is not in it has no place yet and is not fetched."""
         self._fetching = asyncio.Lock()
         """Held while records are on their way to the streams: a seek between would part them from their place."""
+
+    def _new_consumer_thread(self) -> _ConsumerThread:
+        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         self._next.clear()
