@@ -158,6 +158,8 @@ class LandWorker:
             for owned in self._owned.values():
                 if owned.awaits_snapshot(math.inf):
                     self._snapshot(owned)
+                else:
+                    self._mark(owned)
         self._publish_status()
         self._forget(list(self._owned))
         if self._refused is not None:
@@ -508,6 +510,13 @@ class LandWorker:
         if "broker" not in self._problems:
             # One that waits for its answer would keep the client from closing until the session is over.
             self._group.note_offset(owned.partition, owned.landed + 1)
+
+    def _mark(self, owned: AssignedPartition) -> None:
+        """Note how far outcomes were acknowledged since the last snapshot."""
+        try:
+            self._outcomes.mark(owned.partition)
+        except SinkUnavailable as unavailable:
+            log.warning("mark skipped; a restart will announce more again", reason=str(unavailable))
 
     def note(self, concern: str, problem: str | None) -> None:
         """Something beside the loop is wrong, or well again (None): it shows in the status."""
