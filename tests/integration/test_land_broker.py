@@ -134,7 +134,7 @@ def test_L25_a_worker_that_is_stopped_while_the_broker_is_away_lands_what_it_hol
     servers = own_broker.bootstrap_servers
     topic = topic_of(own_broker)
     with WorkerProcess(plan(servers, topic, tmp_path, batch_max_age_ms=3_600_000)) as worker:
-        eventually(lambda: worker.wait_for("status")["status"]["partitions"], 20)
+        eventually(lambda: worker.wait_for("status")["status"]["partitions"], 60)
         produce(servers, topic, mixture(3))
         end = end_of(servers, topic)
         eventually(lambda: worker.wait_for("status")["status"]["partitions"]["0"]["high_watermark"] == end, 20)
