@@ -6,6 +6,8 @@ The client of Faust costs a hundred times as much a message, which is most of wh
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from functools import partial
 from typing import Final
 
 import structlog
@@ -17,8 +19,10 @@ from trajlake.streams.settings import Settings
 
 log = structlog.get_logger("trajlake.roll")
 
-WAIT_S: Final = 0.5
-"""How long one look for acknowledgements lasts; the loop turns meanwhile."""
+LOOK_S: Final = 0.005
+"""How often a flush looks for acknowledgements; the loop turns meanwhile."""
+FULL_S: Final = 0.5
+"""How long a message waits for room in the client's queue before it looks again."""
 CROWDED: Final = 20_000
 """With so many messages on their way, Kafka is away or slow: what may wait should."""
 
@@ -47,6 +51,10 @@ class Writer:
         }
         self._producer = Producer(settings.kafka(**properties), logger=KAFKA_LOG)
         self._refused: str | None = None
+        self._round = 0
+        """How many flushes were asked for."""
+        self._open: Counter[int] = Counter()
+        """Flushes before a message -> such messages that Kafka has not acknowledged."""
 
     def send(self, topic: str, key: bytes, value: bytes | None, partition: int = BY_KEY) -> None:
         """Hand a message over, to the partition of its key where none is given.
@@ -55,10 +63,11 @@ class Writer:
         """
         while True:
             try:
-                self._producer.produce(topic, value, key, partition, on_delivery=self._delivered)
+                self._producer.produce(topic, value, key, partition, on_delivery=partial(self._delivered, self._round))
                 break
             except BufferError:
-                self._producer.poll(WAIT_S)
+                self._producer.poll(FULL_S)
+        self._open[self._round] += 1
         self._producer.poll(0)
         self._check()
 
@@ -68,12 +77,15 @@ class Writer:
         return len(self._producer) > CROWDED
 
     async def flush(self) -> None:
-        """Wait until Kafka has all that was handed over, however long it takes. Raises `WriteError`."""
-        loop = asyncio.get_running_loop()
-        while len(self._producer):
-            await loop.run_in_executor(None, self._producer.flush, WAIT_S)
+        """Wait until Kafka has all that was handed over before, however long it takes. Raises `WriteError`."""
+        last = self._round
+        self._round += 1
+        while True:
+            self._producer.poll(0)
             self._check()
-        self._check()
+            if not self._open or min(self._open) > last:
+                return
+            await asyncio.sleep(LOOK_S)
 
     def flush_within(self, timeout_s: float) -> None:
         """The same for a caller without a loop. Raises `WriteError` when it takes longer."""
@@ -82,7 +94,10 @@ class Writer:
         if left:
             raise WriteError(f"{left} messages were not taken within {timeout_s:g} s")
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, round_: int, error: KafkaError | None, message: Message) -> None:
+        self._open[round_] -= 1
+        if not self._open[round_]:
+            del self._open[round_]
         if error is not None and self._refused is None:
             self._refused = f"topic {message.topic()} partition {message.partition()}: {error.str()}"
 

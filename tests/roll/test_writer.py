@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 
 import pytest
 
@@ -29,6 +30,22 @@ def test_a_flush_returns_when_kafka_has_all_in_order(broker: str, make_topic: Ma
     records, _, _ = log_of(broker, topic)
     assert list(records.values()) == [*values, None]
     assert not writer.crowded
+
+
+def test_a_flush_does_not_wait_for_what_comes_after_it(broker: str, make_topic: MakeTopic) -> None:
+    topic, absent = make_topic(), f"absent-{uuid.uuid4().hex}"
+    writer = Writer(load_settings(bootstrap_servers=broker))
+
+    async def write() -> None:
+        writer.send(topic, b"k", b"before", 0)
+        flushing = asyncio.ensure_future(writer.flush())
+        await asyncio.sleep(0)
+        # The client looks for a topic that is not there for many seconds.
+        writer.send(absent, b"k", b"after", 0)
+        await asyncio.wait_for(flushing, 20)
+
+    asyncio.run(write())
+    assert list(log_of(broker, topic)[0].values()) == [b"before"]
 
 
 def test_a_refused_message_is_told_at_the_flush_and_at_every_later_message(broker: str, make_topic: MakeTopic) -> None:
