@@ -88,6 +88,15 @@ def clean(value: Any) -> Any:
     return redactor().redact(value).value
 
 
+def landed(value: Any, *, ascii_only: bool = False) -> Any:
+    """A value redacted as the message of an event that lands: in its raw JSON, after the fast pass called."""
+    event = {"type": "agent.model.responded", "data": {"message": value}}
+    raw = json.dumps(event, ensure_ascii=ascii_only, separators=(",", ":")).encode()
+    if not redactor().scan([raw]):
+        return value
+    return json.loads(redactor().redact_json(raw, "acme")[0])["data"]["message"]
+
+
 def written(value: Any) -> str:
     """A value as JSON text, everything as itself."""
     return json.dumps(value, ensure_ascii=False)

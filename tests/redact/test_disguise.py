@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.redact.planted import clean, drawn, redactor, rrn, tokens, written
+from tests.redact.planted import clean, drawn, landed, redactor, rrn, tokens, written
 
 TOKEN = tokens(21)[0].text
 SENTENCE = f"use {TOKEN} to push, then log out again"
@@ -190,3 +190,16 @@ def test_a_secret_that_is_cut_by_an_escape_of_json_is_found() -> None:
 def test_a_random_blob_that_holds_no_text_stays() -> None:
     blob = drawn(1, 400) + "=="
     assert clean({"image": blob}) == {"image": blob}
+
+
+@pytest.mark.parametrize("hidden", ["\u061c", "\u115f", "\u1160", "\u17b4", "\uffa0", "\u3164", "\ufff9", "\u180e"])
+def test_G5_what_shows_nothing_hides_nothing_on_the_land_path(hidden: str) -> None:
+    text = f"use {TOKEN[:20]}{hidden}{TOKEN[20:]} now"
+    for ascii_only in (False, True):
+        assert landed(text, ascii_only=ascii_only) == "use [redacted:github-token] now"
+
+
+def test_G5_circled_letters_hide_nothing_on_the_land_path() -> None:
+    text = TOKEN.replace(TOKEN[8], chr(0x24D0 + ord("a") - 97)) if TOKEN[8] == "a" else f"ⓖ{TOKEN[1:]}"
+    for ascii_only in (False, True):
+        assert TOKEN[12:] not in landed(f"use {text} now", ascii_only=ascii_only)

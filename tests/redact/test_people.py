@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.redact.planted import card, clean, drawn, redactor, rrn, rules_of
+from tests.redact.planted import card, clean, drawn, landed, redactor, rrn, rules_of
 from trajlake.transforms.redact.errors import MissingKey
 from trajlake.transforms.redact.model import Action
 from trajlake.transforms.redact.redactor import Redactor
@@ -22,10 +22,59 @@ def test_G6_resident_and_foreigner_numbers_are_removed_whatever_stands_around_th
     assert out == form.format("[redacted:kr-frn]" if first in "5678" else "[redacted:kr-rrn]")
 
 
-@pytest.mark.parametrize("separator", ["-", " ", " - ", ".", "~", "_"])
-def test_G6_a_resident_number_is_removed_with_any_separator(separator: str) -> None:
-    number = rrn(12).replace("-", separator)
-    assert number not in clean(f"주민등록번호 {number}")
+SEPARATORS = [
+    "-",
+    " ",
+    " - ",
+    ".",
+    "~",
+    "_",
+    "--",
+    "  ",
+    "/",
+    ":",
+    ": ",
+    "|",
+    "·",
+    "、",
+    "ㅡ",
+    "–",
+    "－",
+    "\t",
+    "\n",
+    "\\-",
+]
+
+
+@pytest.mark.parametrize("separator", SEPARATORS)
+@pytest.mark.parametrize("first", ["1", "6"])
+def test_G6_a_resident_number_is_removed_with_any_separator(separator: str, first: str) -> None:
+    number = rrn(12, first).replace("-", separator)
+    text = f"{'외국인' if first == '6' else '주민'}등록번호 {number}"
+    for out in (clean(text), landed(text), landed(text, ascii_only=True)):
+        assert number[-7:] not in out
+
+
+@pytest.mark.parametrize("separator", ["/", ":", "|", "·", "--", "\t"])
+def test_G6_a_resident_number_whose_check_digit_holds_needs_no_word(separator: str) -> None:
+    number = "9001011234568"
+    text = f"kim {number[:6]}{separator}{number[6:]}"
+    for out in (clean(text), landed(text), landed(text, ascii_only=True)):
+        assert out == "kim [redacted:kr-rrn]"
+
+
+@pytest.mark.parametrize("separator", ["/", ":", "|", "·"])
+def test_G6_two_numbers_that_look_like_one_stay_where_no_word_says_what_they_are(separator: str) -> None:
+    text = f"part 900101{separator}1234565"
+    assert landed(text) == clean(text) == text
+
+
+def test_G6_a_resident_number_with_spaced_or_dotted_digits_is_removed_beside_its_word() -> None:
+    number = rrn(14).replace("-", "")
+    for written in (f"{' '.join(number[:6])} - {' '.join(number[6:])}", f"{number[:6]} - {' '.join(number[6:])}",
+                    f"{number[:2]}.{number[2:4]}.{number[4:6]}-{number[6:]}"):  # fmt: skip
+        for out in (clean(f"주민번호: {written}"), landed(f"주민번호: {written}", ascii_only=True)):
+            assert out == "주민번호: [redacted:kr-rrn]"
 
 
 def test_G6_a_resident_number_without_separator_is_removed_where_words_say_what_it_is() -> None:
@@ -37,12 +86,20 @@ def test_G6_a_resident_number_without_separator_is_removed_where_words_say_what_
 @pytest.mark.parametrize(
     "number",
     ["010-1234-5678", "01012345678", "010 1234 5678", "010.1234.5678", "+82 10-1234-5678", "+821012345678",
-     "82-10-1234-5678", "+82 (0)10-1234-5678", "02-312-3456", "031-123-4567", "070-1234-5678", "0505-123-4567"],
+     "82-10-1234-5678", "+82 (0)10-1234-5678", "02-312-3456", "031-123-4567", "070-1234-5678", "0505-123-4567",
+     "010 - 1234 - 5678", "010/1234/5678", "010·1234·5678", "010~1234~5678", "010)1234-5678",
+     "0082-10-1234-5678", "02)312-3456"],
 )  # fmt: skip
 @pytest.mark.parametrize("form", ["연락처 {}", "전화: {} (집)", '{{"phone": "{}"}}', "내 번호는 {}이야"])
 def test_G6_korean_telephone_numbers_are_removed(number: str, form: str) -> None:
-    out = clean(form.format(number))
-    assert re.sub(r"\D", "", number)[-7:] not in re.sub(r"\D", "", out)
+    text = form.format(number)
+    for out in (clean(text), landed(text), landed(text, ascii_only=True)):
+        assert re.sub(r"\D", "", number)[-7:] not in re.sub(r"\D", "", out)
+
+
+def test_G6_a_telephone_number_with_underscores_is_removed_beside_its_word_alone() -> None:
+    assert landed("연락처 010_1234_5678") == "연락처 [redacted:kr-phone]"
+    assert landed("IMG 010_1234_5678.png") == "IMG 010_1234_5678.png"
 
 
 @pytest.mark.parametrize("key", ["businessNumber", "business_no", "사업자등록번호"])
@@ -64,6 +121,9 @@ def test_G6_business_numbers_are_removed(key: str) -> None:
         "192x168, v1.2.3.4, 10.15.7",
         "size=8801012345678 bytes",
         "2024-01-15T10:11:12.123456+09:00",
+        "240115/1234567, 240115:1234567 and 240115|2345678",
+        "files 010_1234_5678.png and 2024/1234/5678",
+        "0 1 2 3 4 5 - 1 2 3 4 5 6 7",
     ],
 )
 def test_G6_clocks_orders_builds_and_versions_are_kept(text: str) -> None:

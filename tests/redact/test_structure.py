@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.redact.planted import clean, drawn, pem, pem_body, redactor, tokens, written
+from tests.redact.planted import card, clean, drawn, landed, pem, pem_body, redactor, rrn, tokens, written
 from trajlake.transforms.redact.errors import WorkLimit
 from trajlake.transforms.redact.model import Limits
 from trajlake.transforms.redact.redactor import Redactor
@@ -50,6 +52,15 @@ def test_G1_the_text_around_a_finding_in_nested_json_stays_byte_for_byte() -> No
 def test_G1_telling_names_count_at_every_level() -> None:
     value = {"body": nested({"client_secret": drawn(1, 10), "q": "x"}, 3)}
     assert drawn(1, 10) not in written(clean(value))
+
+
+@pytest.mark.parametrize("levels", range(8))
+def test_G1_a_chosen_password_is_found_by_its_name_at_every_level_that_is_opened(levels: int) -> None:
+    text: Any = json.dumps({"password": "hunter2" + "hunter", "n": 1})
+    for _ in range(levels):
+        text = json.dumps({"a": text})
+    for out in (clean(text), landed(text)):
+        assert "hunter2" not in out
 
 
 def test_G1_json_that_names_a_key_twice_is_searched_in_both_places() -> None:
@@ -213,3 +224,78 @@ def test_bare_numbers_in_a_table_are_judged_as_each_by_itself() -> None:
     assert clean(table) == table
     assert clean(told).startswith(table)
     assert clean(told).endswith("call [redacted:kr-phone]")
+
+
+NUMBERS: dict[str, int] = {
+    "rrn": int(rrn(3).replace("-", "")), "card_number": int(card(4)), "pin": 4711, "password": 20481024,
+}  # fmt: skip
+"""Fields whose number is somebody's."""
+
+
+def opened(text: Any) -> Any:
+    """A value with all JSON in strings read, which must parse wherever it was JSON before."""
+    while isinstance(text, str):
+        text = json.loads(text)
+    if isinstance(text, dict):
+        return {key: opened(part) if key == "inner" else part for key, part in text.items()}
+    return text
+
+
+@pytest.mark.parametrize("ascii_only", [False, True], ids=["plain", "escaped"])
+@pytest.mark.parametrize("levels", [0, 1, 2, 3])
+@pytest.mark.parametrize("field", NUMBERS)
+def test_G1_a_number_in_json_in_a_string_becomes_a_string_and_every_level_still_parses(
+    field: str, levels: int, ascii_only: bool
+) -> None:
+    text: Any = json.dumps({"이름": "x", field: NUMBERS[field], "n": [1, 2.5, None]}, ensure_ascii=ascii_only)
+    for _ in range(levels):
+        text = json.dumps({"a": "b", "inner": text}, ensure_ascii=ascii_only)
+    for out in (clean(text), landed(text), landed(text, ascii_only=True), landed([text, text])[0]):
+        assert str(NUMBERS[field]) not in written(out)
+        found = opened(out)
+        for _ in range(levels):
+            assert found["a"] == "b"
+            found = found["inner"]
+        assert (found["이름"], found["n"]) == ("x", [1, 2.5, None])
+        assert found[field].startswith("[redacted:")
+        assert clean(out) == out
+
+
+_LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-9, 9), st.sampled_from([*NUMBERS.values(), TOKEN, 'say "hi" \\ now', "ü\n"])
+)
+
+
+@given(
+    st.recursive(
+        _LEAVES,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            st.dictionaries(st.sampled_from([*NUMBERS, "note", "inner"]), inner, max_size=4),
+            inner.map(json.dumps),
+        ),
+        max_leaves=12,
+    )
+)
+def test_G1_whatever_was_json_in_a_string_is_json_afterwards(value: Any) -> None:
+    def same_shape(before: Any, after: Any) -> None:
+        if isinstance(before, str) and isinstance(after, str):
+            try:
+                inside = json.loads(before)
+            except ValueError:
+                return
+            if isinstance(inside, (dict, list)):
+                same_shape(inside, json.loads(after))
+        elif isinstance(before, dict):
+            assert isinstance(after, dict)
+            for name, part in before.items():
+                if name in after:
+                    same_shape(part, after[name])
+        elif isinstance(before, list) and isinstance(after, list):
+            for one, other in zip(before, after, strict=True):
+                same_shape(one, other)
+
+    text = json.dumps({"data": value})
+    for out in (clean(text), landed(text), landed(text, ascii_only=True)):
+        same_shape({"data": value}, json.loads(out))
+        assert TOKEN not in written(out)

@@ -71,6 +71,30 @@ _GETENV_NAME: Final = re.compile(
 _CALL: Final = re.compile(
     r"\s?\(\s{0,20}(?:[rbuf@$N]?)(?P<q>[\"'`])(?P<v>(?:\\.|(?!(?P=q))[^\n\\]){3,512})(?P=q)\s{0,20}\)"
 )
+_IN_PARENTHESES: Final = re.compile(
+    r"[ \t]?[(（][ \t]?(?:[\w ]{1,20}[:：][ \t]?)?(?P<v>[^\s\"'`()（）<>{}\[\],;]{6,128})[ \t]?[)）]"
+)
+_FOR_WHAT: Final = re.compile(
+    r"[ \t](?:for|of|in|on)[ \t][\w@.-]{1,40}(?:[ \t][\w@.-]{1,30}){0,3}?(?:[ \t]is|[ \t]?[:=])[ \t]{1,2}"
+    r"(?P<v>[^\s\"'`<>(){}\[\],;|]{6,512})"
+)
+_BOTH_NAMES: Final = re.compile(
+    r"(?:\b(?:id|user|username|login|account|uid)|계정|아이디|사용자)[\"')]?[ \t]?[/&,|+][ \t]?[\"'(]?\Z", re.IGNORECASE
+)
+_BOTH_VALUES: Final = re.compile(
+    r"[ \t]?[:=)-]?[ \t]{0,2}(?:[\w.-]{1,40}:)?[\w.@-]{1,64}[ \t]?[/,|][ \t]?"
+    r"(?P<v>[^\s\"'`<>(){}\[\],;|/]{6,128})"
+)
+_FORM_PART: Final = re.compile(
+    r"[\"'](?:;[^\n]{0,200})?\r?\n(?:Content-[\w-]{1,30}:[^\n]{0,200}\r?\n){0,4}\r?\n(?P<v>[^\r\n]{1,512})\r?\n--"
+)
+_BLOCK_DEFAULT: Final = re.compile(
+    r"[\"'][ \t]{0,3}\{[^{}]{0,600}?\bdefault[ \t]{0,20}=[ \t]{0,3}(?P<q>[\"'])(?P<v>(?:\\."
+    r"|(?!(?P=q))[^\n\\]){3,512})(?P=q)"
+)
+_NEXT_LINE: Final = re.compile(
+    r"[ \t]{0,3}:?[ \t]{0,3}\r?\n[ \t]{0,8}(?P<v>[A-Za-z0-9+/_=.-]{16,512})[ \t]{0,8}(?=\r?\n|\Z)"
+)
 _ASKS: Final = re.compile(
     r"(?:get|read|input|prompt|ask|is|has|check|validate|verify|find|load|fetch|lookup|generate|hash|encrypt"
     r"|decrypt|parse|match|type|enter|fill)",
@@ -131,6 +155,7 @@ def _named_afterwards(text: str) -> Iterator[tuple[int, int]]:
             yield found.end() - len(value), found.end()
 
 
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z]{1,40}(?![A-Za-z0-9+/_=-])")
 _VALUE_WORDS: Final = ("is", "wa", "ar", "eq", "to", "es")
 
 
@@ -139,7 +164,9 @@ def _goes_on_as_prose(text: str, end: int, root: str) -> bool:
     if text[end : end + 1] not in (" ", "\t"):
         return text[end : end + 1] == ""
     following = text[end + 1 : end + 3]
-    return following.isalpha() and following.isascii() and following not in _VALUE_WORDS and root in _SELDOM_BARE
+    if not (following.isalpha() and following.isascii()) or following in _VALUE_WORDS or root not in _SELDOM_BARE:
+        return False
+    return _PLAIN_WORD.match(text, end + 1) is not None
 
 
 def _name_start(text: str, start: int) -> int:
@@ -159,9 +186,15 @@ def _after_name(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     if text[max(0, start - 1) : start] == "<" and (found := _XML_TEXT.match(text, end)):
         yield from judge(text, found.start("v"), found.end("v"), strength, quoted=True)
         return
+    if strength >= Strength.SECRET:
+        yield from _drawn_beside(text, start, end, strength)
     closed = _CLOSE.match(text, end)
     after = closed.end() if closed else end
     if after > end:
+        for notation in (_FORM_PART, _BLOCK_DEFAULT):
+            if strength >= Strength.SECRET and (found := notation.match(text, after - 1)):
+                yield from judge(text, found.start("v"), found.end("v"), strength, quoted=True)
+                return
         for notation in (_PAIR, _XML_VALUE, _YAML_PAIR):
             if found := notation.match(text, after):
                 yield from judge(text, found.start("v"), found.end("v"), strength, quoted=True)
@@ -181,6 +214,17 @@ def _after_name(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             yield from judge(text, found.start("v"), found.end("v"), min(strength, Strength.SECRET), quoted=True)
         return
     yield from _operated(text, start, after, strength, closed=after > end)
+
+
+def _drawn_beside(text: str, start: int, end: int, strength: Strength) -> Iterator[tuple[int, int]]:
+    """Values in notations that prose and code have too, so that they must look drawn by a machine: in parentheses,
+    behind `for whom:`, behind the name of an account (`id/pw: a/b`), alone on the next line."""
+    notations = [(_IN_PARENTHESES, 8), (_FOR_WHAT, 8), (_NEXT_LINE, 16)]
+    if _BOTH_NAMES.search(text, max(0, start - 24), start):
+        notations.append((_BOTH_VALUES, 8))
+    for notation, least in notations:
+        if (found := notation.match(text, end)) and is_random(found["v"], least):
+            yield from judge(text, found.start("v"), found.end("v"), strength, quoted=False, tight=True)
 
 
 def _operated(text: str, start: int, after: int, strength: Strength, *, closed: bool) -> Iterator[tuple[int, int]]:

@@ -34,6 +34,13 @@ _IDENTIFIED: Final = re.compile(
     r"(?P<v>[^'\"\n]{1,256})(?P=q)|(?P<w>[^\s'\";()]{4,256}))",
     re.IGNORECASE,
 )
+_SECURE_STRING: Final = re.compile(
+    r"ConvertTo-SecureString[ \t]+(?:-\w{1,20}[ \t]+){0,3}(?P<q>[\"'])(?P<v>[^\"'\n]{3,256})(?P=q)", re.IGNORECASE
+)
+_PASS_FILE: Final = re.compile(
+    r"^[\w.*-]{1,253}:(?:5432|5433|6432):[\w*-]{1,63}:[\w.@*-]{1,63}:(?P<v>[^\s:\"'\\]{4,256})[ \t]*$", re.MULTILINE
+)
+"""A line of PostgreSQL's password file."""
 _PLAIN_PASSWORDS: Final = frozenset("password mypassword yourpassword changeme".split())
 _SHORT_PASSWORDS: Final = frozenset("pass passwd pwd secret admin root test guest default".split())
 """Words that stand for a password elsewhere, and that people do use in URLs."""
@@ -67,8 +74,9 @@ def find_url_passwords(text: str) -> Iterator[tuple[int, int]]:
 
 
 def find_command_passwords(text: str) -> Iterator[tuple[int, int]]:
-    """Yield passwords among the arguments of curl, wget, sshpass, mysql and in SQL's IDENTIFIED BY."""
-    for pattern in (_BASIC, _LOGIN, _IDENTIFIED):
+    """Yield passwords among the arguments of curl, wget, sshpass, mysql and PowerShell, in SQL's IDENTIFIED BY and in
+    PostgreSQL's password file."""
+    for pattern in (_BASIC, _LOGIN, _IDENTIFIED, _SECURE_STRING, _PASS_FILE):
         for found in pattern.finditer(text):
             group = "w" if pattern is _IDENTIFIED and found["v"] is None else "v"
             value = found[group].rstrip("\\")

@@ -265,7 +265,8 @@ class Detector:
             known = called if self._encoded not in called and not folded else None
             for span in self.find(decoded.text, name, Strength.NONE, depth + 1, open_json, known):
                 low, high = decoded.outer(span.start, span.end)
-                spans.append(Span(*(folded.outer(low, high) if folded else (low, high)), span.rule, span.value))
+                low, high = folded.outer(low, high) if folded else (low, high)
+                spans.append(Span(low, high, span.rule, span.value, quotes=span.deeper().quotes))
         if self._encoded in called:
             for run in encoded_runs(plain):
                 if depth >= self._limits.max_decode:
@@ -357,8 +358,10 @@ class Detector:
                 worse = last if self._rows[last.rule].order <= self._rows[span.rule].order else span
                 if span.end > last.end or worse is not last:
                     end = max(last.end, span.end)
-                    value = worse.value if (worse.start, worse.end) == (last.start, end) else ""
-                    united[-1] = Span(last.start, end, worse.rule, value, worse.path, last.quiet and span.quiet)
+                    whole = (worse.start, worse.end) == (last.start, end)
+                    value, quotes = (worse.value, worse.quotes) if whole else ("", -1)
+                    quiet = last.quiet and span.quiet
+                    united[-1] = Span(last.start, end, worse.rule, value, worse.path, quiet, quotes)
             else:
                 united.append(span)
         return [span for span in united if not self._is_ours(text[span.start : span.end])]

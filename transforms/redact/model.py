@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-ENGINE: Final = 3
+ENGINE: Final = 4
 """Part of every revision; raised when detection changes without a change of the table."""
 
 
@@ -103,7 +103,8 @@ class Span(NamedTuple):
 
     `value` is what was found as a reader would see it, the basis of a pseudonym; it never leaves the redactor. `path`
     leads into JSON inside the text. `quiet` marks the later pieces of a finding that runs over several texts: removed,
-    no marker.
+    no marker. `quotes`: it is a number of JSON, whose stand-in needs quotes, in so many strings of JSON inside the
+    text; -1 for all others.
     """
 
     start: int
@@ -112,6 +113,11 @@ class Span(NamedTuple):
     value: str = ""
     path: str = ""
     quiet: bool = False
+    quotes: int = -1
+
+    def deeper(self) -> Span:
+        """The same, seen from a text that holds this one as a string of JSON."""
+        return self if self.quotes < 0 else self._replace(quotes=self.quotes + 1)
 
 
 @dataclass(frozen=True, slots=True)

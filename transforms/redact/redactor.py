@@ -208,14 +208,14 @@ class Redactor:
             return None
         counts: Counts = {}
         content = raw[place.start : place.end]
-        if b"\\" not in content:
+        if b"\\" not in content and all(span.quotes < 0 for span in spans):
             return self._settle_plain(text, place, spans, counts, tenant).encode(), counts
         return self._settle_escaped(content.decode(), text, place, spans, counts, tenant).encode(), counts
 
     def _settle_plain(self, text: str, place: Place, spans: list[Span], counts: Counts, tenant: str | None) -> str:
         """The content of a string that holds no escape: markers need none either."""
         for _ in range(ROUNDS):
-            if self._search.holds_key(spans):
+            if self._search.holds_key(spans) or any(span.quotes >= 0 for span in spans):
                 raise NeedsWalk
             for span in spans:
                 self._count(counts, span)
@@ -237,7 +237,8 @@ class Redactor:
             for span in spans:
                 self._count(counts, span)
                 low, high = literal.outer(span.start, span.end)
-                outer.append(span._replace(start=low, end=high, value=span.value or text[span.start : span.end]))
+                value = span.value or text[span.start : span.end]
+                outer.append(span.deeper()._replace(start=low, end=high, value=value))
             content = self._stand_ins.replace(content, outer, tenant)
             text = self._stand_ins.replace(text, spans, tenant)
             spans = self._detector.find(text, place.name, place.strength, 0, self._search.in_json)

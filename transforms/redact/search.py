@@ -87,9 +87,9 @@ class Search:
             for span in found:
                 if isinstance(literal, jsontext.Literal):
                     low, high = literal.outer(span.start, span.end)
-                    spans.append(span._replace(start=low, end=high, path=path + span.path))
+                    spans.append(span.deeper()._replace(start=low, end=high, path=path + span.path))
                 elif isinstance(literal, jsontext.Number):
-                    spans.append(span._replace(start=literal.start, end=literal.end, path=path, value='"' + span.value))
+                    spans.append(span._replace(start=literal.start, end=literal.end, path=path, quotes=0))
         return spans
 
     # Texts that belong together

@@ -17,13 +17,15 @@ _CONTROL: Final = (
 _INVISIBLE: Final = (
     rf"(?:{_CONTROL}|"
     r"\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xc2\xad|\xcd\x8f|\xef\xb8[\x80-\x8f]"
+    r"|\xd8\x9c|\xe1\x85[\x9f\xa0]|\xe1\x9e[\xb4\xb5]|\xef\xbe\xa0|\xef\xbf[\xb9-\xbb]"
     r"|\xe3\x85\xa4|\xe1\xa0[\x8b-\x8f]"
     r"|\xf3\xa0[\x80-\x87][\x80-\xbf]"
-    r"|\\+u(?i:200[b-f]|202[a-e]|206[0-9a-f]|feff|00ad|034f|fe0[0-9a-f]|180[b-f]|3164|115f|1160|ffa0"
+    r"|\\+u(?i:200[b-f]|202[a-e]|206[0-9a-f]|feff|00ad|034f|fe0[0-9a-f]|180[b-f]|3164|115f|1160|ffa0|061c|17b[45]|fff[9ab]"
     r"|db40\\+udc[0-9a-f]{2}))"
 )
 _WIDE: Final = (
     r"(?:\xef\xbc[\x90-\x99\xa0-\xba\xbf]|\xef\xbd[\x81-\x9a]|\xf0\x9d[\x90-\x9f][\x80-\xbf]"
+    r"|\xe2\x92[\xb6-\xbf]|\xe2\x93[\x80-\xaa]|\\+u(?i:24(?:b[6-9a-f]|[cd][0-9a-f]|e[0-9a]))"
     r"|\\+u(?i:ff(?:1[0-9]|2[0-9a-f]|3[0-9af]|4[0-9a-f]|5[0-9a]))|\\+u(?i:d835\\+ud[c-f][0-9a-f]{2}))"
 )
 _OTHER_DIGIT: Final = (

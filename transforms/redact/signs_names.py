@@ -11,7 +11,7 @@ from trajlake.transforms.redact.signs import Sign, Where, escaped
 _KEY_WORDS: Final = (
     "api access private auth account shared signing encryption encrypt master service client license app host "
     "storage session "
-    "wallet server admin ssh aes hmac deploy root developer webhook integration subscription"
+    "wallet secret server admin ssh aes hmac deploy root developer webhook integration subscription"
 ).split()
 _LONG_NAMES: Final = (
     *"password passwd passphrase passwort kennwort passcode pwd secret secrets credential credentials token "
@@ -36,9 +36,10 @@ _REST: Final = (
     r"(?:[_.-][\w.-]{0,24}|\d{1,3}(?![\w.])|(?:[A-Z][a-z]{2,16}){1,2}|(?:value|string|hash|text|data|plain"
     r"|confirm\w{0,8}))?"
 )
-_QUOTES: Final = r"[\\\"'`\])}\s]{0,12}"
+_QUOTES: Final = r"[\\\"'`\])}\s]{0,300}"
+"""Quotes, as many backslashes before them as eight levels of JSON in strings need, and brackets."""
 _OPENS: Final = (
-    r"(?:\\*[\"'`]\s{0,3}[^\s\"'\\]|[^\s\d\"'\[\]{}\\(),;:<]|\d+(?:[A-Za-z_!@#$%^&*~\x80-\xff-]|\\+u)"
+    r"(?:(?:\\*[\"'`]){1,3}\s{0,3}[^\s\"'\\]|[^\s\d\"'\[\]{}\\(),;:<]|\d+(?:[A-Za-z_!@#$%^&*~\x80-\xff-]|\\+u)"
     r"|[|>]-?(?:\\+r)?(?:\\+n|\n)|<[^/]|\\+n)"
 )
 _DRAWN: Final = r"[A-Za-z_.-]{0,60}[\d+/!@#$%^&*=]|[A-Za-z]{0,60}(?:[a-z][A-Z]|[A-Z]{5}|[b-df-hj-np-tv-xz]{5})"
@@ -59,6 +60,12 @@ _ASSIGNS: Final = (
     r"|\s{1,4}\\+[\"'][^\s\"'\\]|\s{1,4}'[^\s\"'\\]"
     r"|\s?\(\s{0,8}\\*[\"'`]"
     r"|\\*[\"']?\s{0,3}(?:\\+[rn]|\n|\r){1,2}\s{0,40}(?:value|val|content|stringValue):"
+    r"|\\*[\"'](?:\\+r|\r)?(?:\\+n|\n)(?:Content-[^\n\\]{0,200}(?:\\+r|\r)?(?:\\+n|\n)){0,4}(?:\\+r|\r)?(?:\\+n|\n)[^\s\\]"
+    r"|\\*[\"']\s{0,3}\{(?:\s|\\+n)"
+    rf"|[ \t]?(?:[(]|\xef\xbc\x88|\\+uff08)\s?(?:[\w ]{{1,20}}:\s?)?(?={_DRAWN})[^\s\"'\\()]{{6}}"
+    rf"|\s(?:for|of|in|on)\s[\w@. -]{{1,130}}?(?:\sis|\s?[:=])\s{{1,2}}(?={_DRAWN})\S{{6}}"
+    rf"|[)\"']{{0,2}}\s?[:=)-]?\s{{0,2}}(?:[\w.-]{{1,40}}:)?[\w.@-]{{1,64}}\s?[/,|]\s?(?={_DRAWN})[^\s\"'\\]{{6}}"
+    rf"|\s{{0,3}}:?\s{{0,3}}(?:\\+r|\r)?(?:\\+n|\n)\s{{0,8}}(?={_DRAWN})[A-Za-z0-9+/_=.-]{{16}}"
     r"|\\*[\"']\s{1,8}(?:[\w:.-]{1,40}=\\*[\"'][^\"'<>]{0,60}\\*[\"']\s{1,8})?(?:value|content|val|defaultValue)\s?="
 )
 _ASSIGNED: Final = re.compile(rf"{_REST}(?:{_ASSIGNS})".encode()).match
@@ -74,7 +81,7 @@ _NAME_FIELD: Final = re.compile(
     rb"\\*[\"']?\s{0,3}[=:]\s{0,3}\\*[\"'][^\"']{0,60}\Z"
 ).search
 _ELSEWHERE: Final = re.compile(
-    rf"(?:[\x80-\xff]{{0,6}}|(?:\\+u[0-9a-fA-F]{{4}}){{0,2}}){_QUOTES}[:=,]?{_QUOTES}[!-~]{{4}}".encode()
+    rf"(?:[\x80-\xff]{{0,6}}|(?:\\+u[0-9a-fA-F]{{4}}){{0,2}}){_QUOTES}[:=,(]?{_QUOTES}[!-~]{{4}}".encode()
 ).match
 _COUNTED: Final = re.compile(rb"_(?:count|usage|details|limit)\\*[\"']").match
 _KEY_VALUE: Final = re.compile(rb"\\*[\"']?\s{0,3}(?:[:=,>]|:=|=>)\s{0,3}\\*[\"']?[A-Za-z0-9+/_=.-]{16}").match

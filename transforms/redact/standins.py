@@ -34,12 +34,13 @@ class StandIns:
         return "".join(parts)
 
     def _stand_in(self, span: Span, text: str, tenant: str | None) -> str:
-        # A number of JSON text is replaced by a string, which brings its quotes with it.
-        bare_number = span.value.startswith('"') and text[span.start : span.end].lstrip("-").isdigit()
         shown = self._markers[span.rule]
         if span.rule in self._pseudonyms and tenant != NOBODY:
             pseudonyms = self._pseudonyms[span.rule]
             assert pseudonyms is not None
-            value = span.value or text[span.start : span.end]
-            shown = pseudonyms.of(self._ids[span.rule], value.lstrip('"') if bare_number else value, tenant)
-        return f'"{shown}"' if bare_number else shown
+            shown = pseudonyms.of(self._ids[span.rule], span.value or text[span.start : span.end], tenant)
+        if span.quotes < 0:
+            return shown
+        # A number of JSON becomes a string: its quotes are escaped once for each string around it.
+        quote = "\\" * (2**span.quotes - 1) + '"'
+        return f"{quote}{shown}{quote}"

@@ -146,12 +146,19 @@ CODE: Final[tuple[Rule, ...]] = (
         counterexample="sgp_" + "x" * 40,
         checks=("real", "entropy:3.0"),
     ),
-    code(
-        "sonar-token",
-        "SonarQube and SonarCloud tokens",
-        pattern=r"sq[upa]_[a-f0-9]{40}",
-        example="squ_" + HEX + HEX[:8],
-        counterexample="squ_" + "x" * 40,
+    Rule(
+        id="sonar-token",
+        finds="SonarQube and SonarCloud tokens",
+        kind=Kind.CODE,
+        severity=Severity.CRITICAL,
+        forms=(
+            Form(rf"{TOKEN_LEFT}sq[upa]_[a-f0-9]{{40}}{TOKEN_RIGHT}", ("real",)),
+            Form(
+                rf"sonar\.(?:login|token)[\"']?[ \t]?[=:][ \t]?[\"']?([a-f0-9]{{40}}){TOKEN_RIGHT}", ("real",), group=1
+            ),
+        ),
+        examples=("squ_" + HEX + HEX[:8], "-Dsonar.login=" + HEX + HEX[:8]),
+        counterexamples=("squ_" + "x" * 40, "sonar.login=admin"),
     ),
     code(
         "deploy-token",

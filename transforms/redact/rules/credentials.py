@@ -10,10 +10,26 @@ from trajlake.transforms.redact.rules.shapes import HEX, RANDOM, TOKEN_LEFT
 CREDENTIALS: Final[tuple[Rule, ...]] = (
     Rule(
         id="private-key",
-        finds="Private keys in PEM, PGP, SSH2 and PuTTY armour: whole, cut off, on one line, or one end of a split one",
+        finds="Private keys in PEM, PGP, SSH2 and PuTTY armour: whole, cut off, on one line, or one end of a split "
+        "one; and base64 of their DER without any",
         kind=Kind.CREDENTIAL,
         severity=Severity.CRITICAL,
         finder="private_keys",
+        forms=(
+            Form(
+                rf"{TOKEN_LEFT}(?:MII[A-Za-z0-9+/]{{3}}IBA(?:DA[A-Za-z]|DCC|AK[BC])|MI[GH][A-Za-z0-9+/]AgEA(?:MB|MIH)"
+                r"|MHcCAQEEI|MI[GH][A-Za-z0-9+/]AgEBB[DE]|MC4CAQAwBQYDK2V[a-z]BCIEI)[A-Za-z0-9+/]{16,}"
+                r"(?:[ \t]{0,8}\r?\n[ \t]{0,40}[A-Za-z0-9+/]{40,80}(?![A-Za-z0-9+/]))*"
+                r"(?:[ \t]{0,8}\r?\n[ \t]{0,40}(?=[A-Za-z]{0,80}[0-9+/=])[A-Za-z0-9+/]{1,80}(?=={1,2}|\s|\Z))?={0,2}",
+                triggers=(
+                    r"MII[A-Za-z0-9+/]{3}IBA(?:DA|DC|AK)",
+                    r"MI[GH][A-Za-z0-9+/]AgEA(?:MB|MI)",
+                    r"MHcCAQEEI",
+                    r"MI[GH][A-Za-z0-9+/]AgEBB[DE]",
+                    r"MC4CAQAwBQYDK2V",
+                ),
+            ),
+        ),
         triggers=(r"-{4,5} ?(?:BEGIN|END) (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY", r"Private-Lines:"),
         examples=(
             "-----BEGIN RSA " + "PRIVATE KEY-----\n" + RANDOM * 2 + "\n" + RANDOM + "\n-----END RSA PRIVATE KEY-----",
@@ -75,9 +91,16 @@ CREDENTIALS: Final[tuple[Rule, ...]] = (
             r"mysql[^\n|;&]*\s-p[^\s-]",
             r"login[^\n|;&]*\s-p[ =]",
             r"(?i:identified\s+(?:with|by|as)\s)",
+            r"(?i:ConvertTo-SecureString)\s",
+            r":(?:5432|5433|6432):[\w*-]{1,63}:",
         ),
-        examples=("curl -u admin:" + "s3cr3t-Pass https://x", "CREATE USER a IDENTIFIED BY 'hunter22'"),
-        counterexamples=("docker run -u 1000:1000 x", "curl -u $USER:$PASS https://x"),
+        examples=(
+            "curl -u admin:" + "s3cr3t-Pass https://x",
+            "CREATE USER a IDENTIFIED BY 'hunter22'",
+            "ConvertTo-SecureString '" + "hunter22' -AsPlainText -Force",
+            "db.example.org:5432:app:bob:" + "hunter22",
+        ),
+        counterexamples=("docker run -u 1000:1000 x", "curl -u $USER:$PASS https://x", "ConvertTo-SecureString $plain"),
     ),
     Rule(
         id="bearer",

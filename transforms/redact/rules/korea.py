@@ -12,6 +12,10 @@ from trajlake.transforms.redact.rules.shapes import LEFT, NOT_A_PERSON, NUMBER, 
 
 _DATE: Final = r"\d{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
 _EDGE: Final = r"(?<![A-Za-z0-9_])(?<![0-9][.\-])"
+_ODD_GAP: Final = r"(?:\s{0,3}[^\sA-Za-z0-9+*=]{1,2}\s{0,3}|\s{1,3})"
+"""What people put between the halves of a number besides a hyphen: a slash, a colon, a middle dot, a new line."""
+
+_GAP: Final = r"(?:[ \t]?[-.\u00b7/~][ \t]?|[ \t]{1,2})?"
 
 RRN_WORDS: Final = (
     "주민",
@@ -45,8 +49,13 @@ KOREA: Final[tuple[Rule, ...]] = (
         Form(rf"{_EDGE}{_DATE}[ \t]?[-.~_][ \t]?[1-4]\d{{6}}(?![0-9A-Za-z_])(?!-\d)", ("rrn_dated",), triggers=NUMBER),
         Form(rf"{_EDGE}{_DATE}[ \t][1-4]\d{{6}}(?![0-9A-Za-z_])(?!-\d)", ("rrn_dated",), triggers=NUMBER),
         shaped(rf"{_DATE}[- \t]?[1-4]\d{{6}}", "rrn_checked", "not_epoch"),
+        shaped(rf"{_DATE}{_ODD_GAP}[1-4]\d{{6}}", "rrn_checked"),
         whole(rf"{_DATE}[1-4]\d{{6}}", "rrn_dated", "not_epoch"),
         near(rf"{_DATE}[- \t]?[1-4]\d{{6}}"),
+        near(rf"{_DATE}{_ODD_GAP}[1-4]\d{{6}}", "rrn_dated"),
+        near(rf"\d\d[./]\d\d[./]\d\d{_ODD_GAP}[1-4]\d{{6}}", "rrn_dated"),
+        near(rf"\d(?: \d){{5}}{_ODD_GAP}[1-4](?: ?\d){{6}}", "rrn_dated"),
+        near(rf"{_DATE}{_ODD_GAP}[1-4](?: \d){{6}}", "rrn_dated"),
         context=RRN_WORDS,
         severity=Severity.CRITICAL,
         examples=("주민번호 900101-1234567", "900101 1234567", "주민등록번호: 9001011234567"),
@@ -58,6 +67,7 @@ KOREA: Final[tuple[Rule, ...]] = (
         Form(rf"{_EDGE}{_DATE}[ \t]?[-.~_][ \t]?[5-8]\d{{6}}(?![0-9A-Za-z_])(?!-\d)", ("rrn_dated",), triggers=NUMBER),
         Form(rf"{_EDGE}{_DATE}[ \t][5-8]\d{{6}}(?![0-9A-Za-z_])(?!-\d)", ("rrn_dated",), triggers=NUMBER),
         shaped(rf"{_DATE}[5-8]\d{{6}}", "rrn_checked", "not_epoch"),
+        near(rf"{_DATE}{_ODD_GAP}[5-8]\d{{6}}", "rrn_dated"),
         whole(rf"{_DATE}[5-8]\d{{6}}", "rrn_dated", "not_epoch"),
         context=FRN_WORDS,
         severity=Severity.CRITICAL,
@@ -131,7 +141,8 @@ KOREA: Final[tuple[Rule, ...]] = (
         kind=Kind.PEOPLE,
         severity=Severity.HIGH,
         forms=(
-            Form(rf"{LEFT}01[016789][-. \t\u00b7/]?\d{{3,4}}[-. \t\u00b7/]?\d{{4}}{RIGHT}", triggers=NUMBER),
+            Form(rf"{LEFT}01[016789]{_GAP}\d{{3,4}}{_GAP}\d{{4}}{RIGHT}", triggers=NUMBER),
+            Form(rf"{LEFT}01[016789]_\d{{3,4}}_\d{{4}}{RIGHT}", need=Need.CONTEXT, triggers=NUMBER),
             Form(
                 rf"(?<![0-9A-Za-z_])(?:(?:\+|00)82[-. ]{{0,2}}|82[-. ]{{1,2}})"
                 rf"\(?0?\)?(?:1[016789]|2|[3-6][1-5]|70|50\d)"
@@ -140,7 +151,8 @@ KOREA: Final[tuple[Rule, ...]] = (
             ),
             Form(rf"(?<![0-9A-Za-z_])821[016789][-. ]\d{{3,4}}[-. ]\d{{4}}{RIGHT}", triggers=NUMBER),
             Form(
-                rf"{LEFT}\(?0(?:2|3[1-3]|4[1-4]|5[1-5]|6[1-4]|70|50\d)\)?[-. \t] ?\d{{3,4}}[-. \t]\d{{4}}{RIGHT}",
+                rf"{LEFT}\(?0(?:2|3[1-3]|4[1-4]|5[1-5]|6[1-4]|70|50\d|1[016789])(?:\)[-. \t]?|\)?[-. \t] ?)"
+                rf"\d{{3,4}}[-. \t]\d{{4}}{RIGHT}",
                 triggers=NUMBER,
             ),
             Form(
