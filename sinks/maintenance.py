@@ -21,10 +21,12 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.tables import TABLES
 from trajlake.sinks.errors import SinkUnavailable, reason
 from trajlake.sinks.lake import Lake
@@ -87,21 +89,24 @@ def maintain_table(
     *,
     dry_run: bool = False,
     on_step: Callable[[str], None] = lambda step: None,
+    progress: Progress = SILENT,
 ) -> Upkeep | None:
     """Do all upkeep of one table. Returns None for a table that is not there yet.
 
-    A step that the store refuses is noted in `problems`; the others are done all the same.
+    A step that the store refuses is noted in `problems`; the others are done all the same. `progress` counts the files
+    that are joined; what the other steps have to do only they know.
     """
     began = time.monotonic()
     done = Upkeep(name, dry_run)
     steps: tuple[tuple[str, Callable[[Lake, UpkeepRules, Upkeep, Callable[[str], None]], None]], ...] = (
-        ("compact", _compact),
+        ("compact", partial(_compact, progress=progress)),
         ("checkpoint", _checkpoint),
         ("vacuum", _vacuum),
         ("clean log", _clean_log),
     )
     for label, step in steps:
         on_step(f"{name}: {label}")
+        progress.stage(f"{name}: {label}")
         try:
             step(lake, rules, done, on_step)
         except TableNotFoundError:
@@ -132,18 +137,21 @@ def groups(files: list[LiveFile], rules: UpkeepRules) -> Iterator[list[LiveFile]
         yield held
 
 
-def _compact(lake: Lake, rules: UpkeepRules, done: Upkeep, on_step: Callable[[str], None]) -> None:
+def _compact(lake: Lake, rules: UpkeepRules, done: Upkeep, on_step: Callable[[str], None], progress: Progress) -> None:
     stored = lake.open(done.table)
     schema = stored_schema(stored)
     version = stored.version()
     files = live_files(stored)
     done.files = len(files)
-    for group in groups(files, rules):
+    planned = list(groups(files, rules))
+    progress.stage(f"{done.table}: compact", sum(map(len, planned)), "files")
+    for group in planned:
         if not done.dry_run:
             writer = RowWriter(lake, TABLES[done.table], schema)
             try:
                 for file in group:
                     writer.write(read_file(lake, done.table, file.path, schema))
+                    progress.advance()
             except FileNotFoundError:
                 # Somebody else compacted or erased it and took the old file away.
                 done.given_way += 1

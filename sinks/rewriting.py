@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.tables import TABLES, Table
 from trajlake.sinks.datafiles import ROW_GROUP_ROWS, parquet_writer, statistics
 from trajlake.sinks.deltalog import DataFile, add_action
@@ -258,12 +259,13 @@ def rewrite_files(
     operation: str,
     maybe: Callable[[LiveFile], bool] = lambda file: True,
     on_step: Callable[[str], None] = lambda step: None,
+    progress: Progress = SILENT,
 ) -> Iterator[LiveFile]:
     """Change the rows of a table file by file, and yield the files that went.
 
     `change` gets a file's rows and returns those that are to be in their place, or None where nothing changes. Every
     file is committed by itself, so what was done stays done when the process ends in between. Files that others add
-    meanwhile are looked at too, as long as they come before the last pass ends.
+    meanwhile are looked at too, as long as they come before the last pass ends. `progress` counts files of a pass.
     """
     seen: set[str] = set()
     while True:
@@ -273,7 +275,9 @@ def rewrite_files(
         if not todo:
             return
         version = stored.version()
-        for file in todo:
+        progress.stage(f"rewriting {name}", len(todo), "files")
+        for number, file in enumerate(todo):
+            progress.reach(number)
             if not maybe(file):
                 seen.add(file.path)
                 continue

@@ -17,6 +17,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from obstore.exceptions import BaseError
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.sinks.datafiles import remove_data_file
 from trajlake.sinks.errors import SinkUnavailable, reason
 from trajlake.sinks.lake import Lake
@@ -26,18 +27,22 @@ from trajlake.sinks.rewriting import CommitFiles, live_files, read_file, stored_
 _BOUNDS: Final = ("minValues", "maxValues")
 
 
-def remove_dead_files(lake: Lake, name: str, holds: Callable[[pa.Table], bool]) -> list[str]:
+def remove_dead_files(
+    lake: Lake, name: str, holds: Callable[[pa.Table], bool], progress: Progress = SILENT
+) -> list[str]:
     """Take away files that no row of the newest version is in and that hold what was erased; returns their paths.
 
-    Behind a table's fence no writer can commit such a file any more, so none of them is waited for.
+    Behind a table's fence no writer can commit such a file any more, so none of them is waited for. `progress` counts
+    files.
     """
     stored = lake.open(name)
     schema = stored_schema(stored)
     live = {unquote(file.path) for file in live_files(stored)}
     gone = []
-    for path in _data_files(lake, name):
-        if path in live:
-            continue
+    paths = [path for path in _data_files(lake, name) if path not in live]
+    progress.stage(f"looking into old files of {name}", len(paths), "files")
+    for path in paths:
+        progress.advance()
         try:
             rows = read_file(lake, name, path, schema)
         except FileNotFoundError:
@@ -62,12 +67,14 @@ def _data_files(lake: Lake, name: str) -> list[str]:
     return sorted(path for path in paths if path.endswith(".parquet") and not path.startswith("_"))
 
 
-def scrub_log(lake: Lake, name: str, holds: Callable[[str, str], bool], *, absent: bool = False) -> int:
+def scrub_log(
+    lake: Lake, name: str, holds: Callable[[str, str], bool], *, absent: bool = False, progress: Progress = SILENT
+) -> int:
     """Write a checkpoint, remove older ones, and take bounds of erased rows out of older commits.
 
     `holds`: whether a column's bound, given by the column's name and its value, is of what was erased. `absent`: all
-    bounds of files that are not stored any more go too. Returns how many
-    files of the log were changed or removed. Raises `SinkUnavailable`.
+    bounds of files that are not stored any more go too. `progress` counts commits. Returns how many files of the log
+    were changed or removed. Raises `SinkUnavailable`.
     """
     log = CommitFiles(lake, name)
     names = [listed for listed, _ in log.listed()]
@@ -78,7 +85,13 @@ def scrub_log(lake: Lake, name: str, holds: Callable[[str, str], bool], *, absen
             return True
         return any(isinstance(value, str) and holds(column, value) for column, value in bounds)
 
-    touched = [listed for listed in names if COMMIT_FILE.match(listed) and _scrub(lake, name, log, listed, is_due)]
+    commits = [listed for listed in names if COMMIT_FILE.match(listed)]
+    progress.stage(f"looking into the log of {name}", len(commits), "commits")
+    touched = []
+    for listed in commits:
+        progress.advance()
+        if _scrub(lake, name, log, listed, is_due):
+            touched.append(listed)
     if not touched:
         return 0
     try:

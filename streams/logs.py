@@ -3,10 +3,11 @@ numbers."""
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
 
@@ -29,5 +30,15 @@ def configure_logs(settings: Settings) -> None:
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Stderr())),
     )
+
+
+class _Stderr(io.TextIOBase):
+    """Whatever stderr is when something is logged: a command that shows its progress puts lines above that."""
+
+    def write(self, text: str, /) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()

@@ -24,6 +24,7 @@ from typing import Any, Final, Literal
 import polars as pl
 import pyarrow as pa
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.reasons import Cause, Exclusion, Publication
 from trajlake.expectations.tables import CURATION
 from trajlake.sinks.deltalog import Advance
@@ -103,6 +104,7 @@ class Curator:
     """Judges and publishes. One per process; a second one on the same lake is refused by the tables' transactions.
 
     `clock`: µs since the Unix epoch, for consents and for the record. `on_step`: told each step of the commit order.
+    `progress` counts runs.
     """
 
     def __init__(
@@ -112,12 +114,14 @@ class Curator:
         limits: Limits | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1000,
         on_step: Callable[[str], None] = lambda step: None,
+        progress: Progress = SILENT,
     ) -> None:
         self.lake = lake
         self.rules = rules
         self.limits = limits or Limits()
         self._clock = clock
         self._on_step = on_step
+        self._progress = progress
         self._forget()
         self._looked_us = LOWEST
 
@@ -180,6 +184,7 @@ class Curator:
     # Reasons to judge
 
     def _begin(self) -> None:
+        self._progress.stage("looking for what is new")
         if not self._opened:
             self._effects.open()
             self._opened = True
@@ -216,11 +221,16 @@ class Curator:
     def _new_runs(self) -> Iterator[Done]:
         version = self._reader.runs.version
         since = self._effects.curation.at(RUNS_VERSION)
+        self._progress.stage("judging new runs", self._reader.runs.rows_since(since), "runs")
+        read = 0
         for found in self._reader.runs.new_keys(since, KEY_COLUMNS, ROUND_RUNS):
             fresh = self._beyond(found, "runs").sort("topic", "partition", "offset")
             newest = fresh.unique([*RUN_KEY, "first_offset"], keep="last", maintain_order=True)
             for keys in in_batches(newest, self.limits.batch_steps):
                 yield from self._judge(_Task(keys, Cause.NEW, prior=self._stands.before_revision(keys)), "runs")
+                self._progress.advance(len(keys))
+            read += len(found)
+            self._progress.reach(read)
         if version > since:
             self._effects.decide(_no_verdicts(), 0, [Advance(RUNS_VERSION, since, version)])
 
@@ -238,8 +248,7 @@ class Curator:
                 (pl.col("rewarded") > pl.col("reward_offset")) & ~pl.col("fragment")
                 & (pl.col("verdict") != Publication.HELD.value)
             ).drop("rewarded")  # fmt: skip
-            for keys in in_batches(self._with_times(late), self.limits.batch_steps):
-                yield from self._judge(_Task(keys, Cause.REWARD, prior=late), "")
+            yield from self._judge_again("judging runs that were rewarded", late, Cause.REWARD)
             self._effects.decide(_no_verdicts(), 0, self._advances(fresh, "rewards"))
         if source.version > since:
             self._effects.decide(_no_verdicts(), 0, [Advance(REWARDS_VERSION, since, source.version)])
@@ -266,8 +275,8 @@ class Curator:
             meant = by_person.fill_null(False) | (by_time & pl.col("live")).fill_null(False) | pl.lit(stale)
             who = stand.filter(~pl.col("fragment") & meant)
             cause = Cause.POLICY if stale else Cause.CONSENT
-            for keys in in_batches(self._with_times(who), self.limits.batch_steps):
-                yield from self._judge(_Task(keys, cause, prior=who), "")
+            changed_what = "policies" if stale else "consents"
+            yield from self._judge_again(f"judging again by changed {changed_what}", who, cause)
         if consents is not None and consents.version > since:
             self._effects.decide(_no_verdicts(), 0, [Advance(CONSENTS_VERSION, since, consents.version)])
         if stale:
@@ -278,8 +287,7 @@ class Curator:
         waiting = self.held().filter(pl.col("publication") == publication)
         if waiting.is_empty():
             raise LookupError(f"publication {publication} holds no run; `trajlake curate held` lists those that wait")
-        for keys in in_batches(self._with_times(waiting), self.limits.batch_steps):
-            yield from self._judge(_Task(keys, cause, operator, waiting), "")
+        yield from self._judge_again("judging runs that were held", waiting, cause, operator)
 
     def _overdue(self) -> Iterator[Done]:
         """Held runs for which the rule says what comes after so long."""
@@ -293,10 +301,17 @@ class Curator:
             # What the deep scan found, or did not get to, is for a person to look at.
             codes = pl.col("reasons").list.eval(pl.element().struct.field("code").is_in(sorted(SCAN_CODES))).list.any()
             waiting = waiting.filter(~codes.fill_null(False))
-        for keys in in_batches(self._with_times(waiting), limits.batch_steps):
-            yield from self._judge(_Task(keys, cause, "rule", waiting), "")
+        yield from self._judge_again("judging runs that were held too long", waiting, cause, "rule")
 
-    # Judging one batch
+    # Judging
+
+    def _judge_again(self, text: str, stand: pl.DataFrame, cause: Cause, decided_by: str = PROGRAM) -> Iterator[Done]:
+        """Judge runs that were judged before, batch by batch. `stand`: where they stand."""
+        known = self._with_times(stand)
+        self._progress.stage(text, len(known), "runs")
+        for keys in in_batches(known, self.limits.batch_steps):
+            yield from self._judge(_Task(keys, cause, decided_by, stand), "")
+            self._progress.advance(len(keys))
 
     def _judge(self, task: _Task, source: str) -> Iterator[Done]:
         """Judge, decide, and let it take effect. A batch that is too large is judged in halves."""

@@ -11,6 +11,7 @@ import structlog
 
 from trajlake.expectations import metrics
 from trajlake.expectations.policies import PolicyError
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.reasons import Publication
 from trajlake.expectations.suites.suite import SuiteError
 from trajlake.sinks.errors import SinkUnavailable, StaleWriter
@@ -43,10 +44,10 @@ def use_system_memory() -> None:
     pa.set_memory_pool(pa.system_memory_pool())
 
 
-def curator_of(settings: Settings) -> Curator:
+def curator_of(settings: Settings, progress: Progress = SILENT) -> Curator:
     """A curator with the rules as they stand now. Raises `PolicyError`, `SuiteError` or `SettingError`."""
     use_system_memory()
-    return Curator(settings.lake(), Rules.load(settings), limits_of(settings))
+    return Curator(settings.lake(), Rules.load(settings), limits_of(settings), progress=progress)
 
 
 def passes() -> Rounds:

@@ -39,6 +39,10 @@ class Source:
     def version(self) -> int:
         return self.files.version
 
+    def rows_since(self, since: int) -> int:
+        """Rows of the files that `new_keys` reads."""
+        return sum(file.rows for file in self.files.since(since))
+
     def new_keys(self, since: int, columns: Sequence[str], least_rows: int) -> Iterator[pl.DataFrame]:
         """Some columns of the rows that were added after a version, in frames of about so many rows.
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from trajlake.expectations.events import CONTENT_TYPE
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.sinks.lake import Lake
 from trajlake.streams.errors import BrokerUnavailable, StreamError
 from trajlake.streams.importing.published import landed_offsets
@@ -133,19 +134,22 @@ def wait_until_landed(
     topic: str,
     positions: Mapping[int, int],
     timeout_s: float,
-    on_wait: Callable[[int], None] | None = None,
+    progress: Progress = SILENT,
 ) -> bool:
     """Wait until the lake holds every offset of `positions`. Returns whether it does before the time is over.
 
-    `on_wait` is told how many partitions are still behind.
+    `progress` counts the offsets that had not landed at first.
     """
     deadline = time.monotonic() + timeout_s
     pause = 0.05
+    at_first = None
     while True:
         landed = landed_offsets(lake, app_id, topic, positions)
-        behind = sum(landed.get(partition, -1) < offset for partition, offset in positions.items())
-        if on_wait is not None:
-            on_wait(behind)
+        behind = sum(max(0, offset - landed.get(partition, -1)) for partition, offset in positions.items())
+        if at_first is None:
+            at_first = behind
+            progress.stage("waiting for the events to land", at_first, "offsets")
+        progress.reach(at_first - behind)
         if not behind:
             return True
         if time.monotonic() >= deadline:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from trajlake.expectations.events import kafka_key
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.streams.importing.sourcefiles import (
     UNREADABLE,
     IntakeError,
-    Progress,
     SourceFile,
     find_files,
     read_chunks,
@@ -114,7 +114,7 @@ def import_files(
     tenant: str = "default",
     skill: str | None = None,
     format: str = "auto",
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> ImportReport:
     """Import files: publish the events that are new, in the order of each run.
 
@@ -137,11 +137,13 @@ def import_files(
         job = _open_job(source, found, forced, tenant, skill)
         if job is not None:
             jobs.append(job)
-    if progress is not None:
-        progress.begin(len(jobs), sum(job.source.size for job in jobs))
-    relations = _relate(jobs)
+    total_bytes = sum(job.source.size for job in jobs)
+    progress.stage("looking through the files", total_bytes, "bytes")
+    relations = _relate(jobs, progress)
     intake = _Intake(publish, known)
+    progress.stage("importing", total_bytes, "bytes")
     for job in jobs:
+        progress.name(f"importing {job.source.name}")
         intake.read(job, relations[job.format.name], progress)
     intake.flush()
     return report
@@ -157,7 +159,7 @@ class _Intake:
         self._window: list[tuple[_Job, ImportedEvent]] = []
         self._window_bytes = 0
 
-    def read(self, job: _Job, relations: Any, progress: Progress | None) -> None:
+    def read(self, job: _Job, relations: Any, progress: Progress) -> None:
         """Read one file to its end, or to where it cannot be read on."""
         chunks = read_chunks(job.source, progress)
         values = read_values(chunks, job.shape, job.source.name)
@@ -229,12 +231,12 @@ def _open_job(
     return _Job(source, report, known, shape, Origin(known.name, source.name, tenant, skill))
 
 
-def _relate(jobs: Sequence[_Job]) -> dict[str, Any]:
+def _relate(jobs: Sequence[_Job], progress: Progress) -> dict[str, Any]:
     """The first reading: survey each file, then relate the files of each format to each other."""
     by_format: dict[str, list[_Job]] = {}
     for job in jobs:
         by_format.setdefault(job.format.name, []).append(job)
         # Damage is the second reading's to report; it meets the same end.
-        values = read_values(tolerant(read_chunks(job.source), []), job.shape, job.source.name)
+        values = read_values(tolerant(read_chunks(job.source, progress), []), job.shape, job.source.name)
         job.survey = job.format.survey(values, job.origin)
     return {name: members[0].format.relate([job.survey for job in members]) for name, members in by_format.items()}

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.sinks.lake import Lake, transaction_app
 from trajlake.streams.errors import BrokerUnavailable, StreamError
 from trajlake.transforms.importers.origin import SOURCE_PREFIX
@@ -44,8 +45,8 @@ class Published:
             found[run_id].setdefault(event_id, sequence)
         return {run_id: events for run_id, events in found.items() if events}
 
-    def read_tail(self, kafka: Mapping[str, Any], topic: str, app_id: str) -> int:
-        """Read what waits in the topic; returns how many records that were.
+    def read_tail(self, kafka: Mapping[str, Any], topic: str, app_id: str, progress: Progress = SILENT) -> int:
+        """Read what waits in the topic; returns how many records that were. `progress` counts offsets.
 
         Raises BrokerUnavailable when no broker answers or one falls silent.
         """
@@ -68,6 +69,7 @@ class Published:
                 consumer,
                 topic,
                 dict.fromkeys(partitions, -1) | landed_offsets(self._lake, app_id, topic, partitions),
+                progress,
             )
         except KafkaException as error:
             raise BrokerUnavailable(f"topic {topic} cannot be read: {error.args[0].str()}") from None
@@ -86,14 +88,16 @@ class Published:
         columns = (rows.column(name).to_pylist() for name in ("run_id", "id", "sequence"))
         return [(run_id, event_id, sequence or 0) for run_id, event_id, sequence in zip(*columns, strict=True)]
 
-    def _read(self, consumer: Any, topic: str, landed: Mapping[int, int]) -> None:
+    def _read(self, consumer: Any, topic: str, landed: Mapping[int, int], progress: Progress) -> None:
         from confluent_kafka import KafkaError, TopicPartition
 
-        starts = {}
+        starts, waiting_offsets = {}, 0
         for number, offset in landed.items():
             low, high = _watermarks(consumer, TopicPartition(topic, number))
             if max(low, offset + 1) < high:
                 starts[number] = max(low, offset + 1)
+                waiting_offsets += high - starts[number]
+        progress.stage("reading what waits to land", waiting_offsets, "offsets")
         waiting = set(starts)
         consumer.assign([TopicPartition(topic, number, offset) for number, offset in starts.items()])
         heard_at = time.monotonic()
@@ -103,6 +107,7 @@ class Published:
                 error = message.error()
                 if error is None:
                     self._note(message.value())
+                    progress.advance()
                 elif error.code() == KafkaError._PARTITION_EOF:
                     waiting.discard(message.partition())
                 else:

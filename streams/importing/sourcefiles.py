@@ -6,9 +6,10 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 from trajlake.expectations.errors import TrajlakeError
+from trajlake.expectations.progress import SILENT, Progress
 
 CHUNK_BYTES: Final = 2**20
 _GZIP: Final = b"\x1f\x8b"
@@ -19,16 +20,6 @@ UNREADABLE: Final = (OSError, EOFError, zlib.error)
 
 class IntakeError(TrajlakeError):
     """An import that cannot begin: a path that is not there, or a format that does not exist."""
-
-
-class Progress(Protocol):
-    """What an import tells while it runs."""
-
-    def begin(self, files: int, total_bytes: int) -> None:
-        """The files are found; `total_bytes` will be read."""
-
-    def advance(self, file: str, read_bytes: int) -> None:
-        """So many more bytes of a file have been read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +63,14 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def read_chunks(source: SourceFile, progress: Progress | None = None) -> Iterator[bytes]:
+def read_chunks(source: SourceFile, progress: Progress = SILENT) -> Iterator[bytes]:
     """A file's bytes in pieces, unpacked where it is gzip. Progress counts the bytes on disk.
 
     Raises one of `UNREADABLE` where the file cannot be read on; what came before has been given.
     """
     with source.path.open("rb") as raw:
         is_gzip = raw.peek(2)[:2] == _GZIP
-        chunks = _counted(raw, source.name, progress)
+        chunks = _counted(raw, progress)
         yield from _unpacked(chunks) if is_gzip else chunks
 
 
@@ -91,10 +82,9 @@ def tolerant(chunks: Iterator[bytes], damage: list[BaseException]) -> Iterator[b
         damage.append(error)
 
 
-def _counted(raw: BinaryIO, name: str, progress: Progress | None) -> Iterator[bytes]:
+def _counted(raw: BinaryIO, progress: Progress) -> Iterator[bytes]:
     while chunk := raw.read(CHUNK_BYTES):
-        if progress is not None:
-            progress.advance(name, len(chunk))
+        progress.advance(len(chunk))
         yield chunk
 
 

@@ -26,6 +26,7 @@ import obstore
 import pyarrow as pa
 from obstore.exceptions import BaseError, NotFoundError
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.tables import ERASURES, TABLES
 from trajlake.sinks.erasures import Entry, ErasureLedger, erasure_key, fence
 from trajlake.sinks.errors import SinkUnavailable
@@ -109,12 +110,18 @@ def unfinished(lake: Lake) -> list[Entry]:
     return [entry for entry in entries if entry.state == "requested" and entry.erasure not in over]
 
 
-def forget(lake: Lake, entry: Entry, on_step: Callable[[str], None] = lambda step: None) -> Forgotten:
+def forget(
+    lake: Lake,
+    entry: Entry,
+    on_step: Callable[[str], None] = lambda step: None,
+    progress: Progress = SILENT,
+) -> Forgotten:
     """Steps 2 to 10 of a request. May be called again, for the same or with others that are not done.
 
-    Raises `SinkUnavailable` when the store refuses: what is left is done by the next call.
+    `progress` counts the files of each step. Raises `SinkUnavailable` when the store refuses: what is left is done by
+    the next call.
     """
-    return Erasure(lake, entry, on_step).run()
+    return Erasure(lake, entry, on_step, progress).run()
 
 
 @dataclass
@@ -124,6 +131,7 @@ class Erasure:
     lake: Lake
     entry: Entry
     on_step: Callable[[str], None]
+    progress: Progress
 
     def run(self) -> Forgotten:
         self.done = Forgotten(self.entry.erasure)
@@ -173,6 +181,7 @@ class Erasure:
         while True:
             self.suppression = read_suppression(self.lake)
             self.on_step("2 find")
+            self.progress.stage("finding runs")
             kin = self._find()
             runs = kin.erased()
             self.done.names |= runs
@@ -185,9 +194,11 @@ class Erasure:
                 self.suppression = read_suppression(self.lake)
             elif fenced:
                 break
+            self.progress.stage("fencing the tables", len(FENCED), "tables")
             for name in FENCED:
                 self.on_step(f"3 fence {name}")
                 fence(self.lake, name, self.suppression.epoch)
+                self.progress.advance()
             fenced += 1
         self.done.runs = len(self.done.names)
 
@@ -200,7 +211,7 @@ class Erasure:
 
     def _rows(self, name: str, columns: tuple[str, ...] | None = None) -> Iterator[pa.Table]:
         """Rows of the entry's tenant, file by file."""
-        for rows in table_rows(self.lake, name, columns):
+        for rows in table_rows(self.lake, name, columns, self.progress):
             if self.tenants is not None and name != "quarantine":
                 rows = rows.filter(pa.compute.is_in(rows.column("tenant_id"), pa.array(sorted(self.tenants))))
             if rows.num_rows:
@@ -219,13 +230,15 @@ class Erasure:
             removed += pa.compute.sum(mask).as_py() or 0
             return eraser.erase(name, rows)
 
-        for _ in rewrite_files(self.lake, name, change, operation="DELETE", on_step=self.on_step):
+        for _ in rewrite_files(
+            self.lake, name, change, operation="DELETE", on_step=self.on_step, progress=self.progress
+        ):
             pass
         if removed:
             self.done.rows[name] = removed
 
     def _clean(self, name: str, eraser: Eraser) -> None:
-        gone = remove_dead_files(self.lake, name, lambda rows: eraser.mask(name, rows) is not None)
+        gone = remove_dead_files(self.lake, name, lambda rows: eraser.mask(name, rows) is not None, self.progress)
         if gone:
             self.done.files[name] = len(gone)
         tenants = self.tenants or frozenset()
@@ -235,7 +248,8 @@ class Erasure:
             return has is not None and any(has(tenant, value) for tenant in tenants)
 
         if {"run_id", "subject_id"} & set(TABLES[name].keys):
-            self.done.log_entries += scrub_log(self.lake, name, holds, absent=name in DECIDED and bool(eraser.places))
+            absent = name in DECIDED and bool(eraser.places)
+            self.done.log_entries += scrub_log(self.lake, name, holds, absent=absent, progress=self.progress)
 
     # Content by reference
 
@@ -303,7 +317,10 @@ class Erasure:
     # Snapshots
 
     def _renew_snapshots(self) -> None:
-        for path in snapshot_paths(self.lake):
+        paths = snapshot_paths(self.lake)
+        self.progress.stage("renewing snapshots", len(paths), "snapshots")
+        for path in paths:
+            self.progress.advance()
             change_snapshot(self.lake, path, self._without)
 
     def _without(self, content: bytes) -> bytes | None:
@@ -312,19 +329,26 @@ class Erasure:
         return encode_state(state)
 
 
-def table_rows(lake: Lake, name: str, columns: tuple[str, ...] | None = None) -> Iterator[pa.Table]:
-    """Rows of a table's newest version, file by file; those of a file that is compacted meanwhile may come twice."""
+def table_rows(
+    lake: Lake, name: str, columns: tuple[str, ...] | None = None, progress: Progress = SILENT
+) -> Iterator[pa.Table]:
+    """Rows of a table's newest version, file by file; those of a file that is compacted meanwhile may come twice.
+
+    `progress` counts files."""
     if not lake.exists(name):
         return
     stored = lake.open(name)
     schema = stored_schema(stored)
-    for file in live_files(stored):
+    files = live_files(stored)
+    progress.stage(f"reading {name}", len(files), "files")
+    for file in files:
         try:
             yield read_file(lake, name, file.path, schema, columns)
         except FileNotFoundError:
             # Compacted meanwhile: what it held is in a file of a newer version.
-            yield from table_rows(lake, name, columns)
+            yield from table_rows(lake, name, columns, progress)
             return
+        progress.advance()
 
 
 def _parsed(reference: str) -> tuple[str, str, bool]:
@@ -332,12 +356,14 @@ def _parsed(reference: str) -> tuple[str, str, bool]:
     return tenant, sha256, zone == "quarantine"
 
 
-def resume(lake: Lake, on_step: Callable[[str], None] = lambda step: None) -> list[Forgotten]:
+def resume(
+    lake: Lake, on_step: Callable[[str], None] = lambda step: None, progress: Progress = SILENT
+) -> list[Forgotten]:
     """Do all erasures that were requested and are not done. Raises `SinkUnavailable`."""
-    return [forget(lake, entry, on_step) for entry in unfinished(lake)]
+    return [forget(lake, entry, on_step, progress) for entry in unfinished(lake)]
 
 
-def request_for_met(lake: Lake) -> list[Entry]:
+def request_for_met(lake: Lake, progress: Progress = SILENT) -> list[Entry]:
     """Note runs that land recognised as erased by a start that came behind other events of theirs: these had landed.
 
     Raises `SinkUnavailable`.
@@ -346,7 +372,7 @@ def request_for_met(lake: Lake) -> list[Entry]:
     if not suppression.epoch:
         return []
     kin = Kin(suppression)
-    for rows in table_rows(lake, "events", ("tenant_id", "type", "event")):
+    for rows in table_rows(lake, "events", ("tenant_id", "type", "event"), progress):
         kin.add_tombstones(rows)
     ledger = ErasureLedger(lake)
     return [

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from obstore.exceptions import BaseError, NotFoundError
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.sinks.errors import SinkUnavailable
 from trajlake.sinks.lake import Lake
 from trajlake.sinks.snapshots import unpack
@@ -54,11 +55,16 @@ class Proof:
         return not self.mention_count and not self.unreadable
 
 
-def prove_absence(lake: Lake, needles: Sequence[str]) -> Proof:
-    """Look for words in every file of a lake. Raises `SinkUnavailable` when the store does not answer."""
+def prove_absence(lake: Lake, needles: Sequence[str], progress: Progress = SILENT) -> Proof:
+    """Look for words in every file of a lake. Raises `SinkUnavailable` when the store does not answer.
+
+    `progress` counts bytes.
+    """
     search = _Search(needles)
     proof = Proof()
-    for store, path, size in _files(lake):
+    files = list(_files(lake))
+    progress.stage("reading every file for the proof", sum(size for _, _, size in files), "bytes")
+    for store, path, size in files:
         try:
             content = bytes(obstore.get(store, path).bytes())
         except (FileNotFoundError, NotFoundError):
@@ -68,6 +74,7 @@ def prove_absence(lake: Lake, needles: Sequence[str]) -> Proof:
             raise SinkUnavailable(f"{path}: {type(error).__name__}") from error
         proof.files += 1
         proof.bytes += size
+        progress.advance(size)
         try:
             found = {(column, needle) for column, part in _parts(path, content) for needle in search.in_text(part)}
         except (ValueError, pa.ArrowException, OSError):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from obstore.exceptions import BaseError, NotFoundError
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.reasons import Reason
 from trajlake.expectations.tables import QUARANTINE_ACTIONS
 from trajlake.sinks.datafiles import write_data_file
@@ -122,21 +123,22 @@ def act_on(row: dict[str, Any], action: str, by: str | None, note: str | None, *
 # Listing
 
 
-def listed(lake: Lake, wanted: Wanted, limit: int | None = None) -> list[dict[str, Any]]:
+def listed(lake: Lake, wanted: Wanted, limit: int | None = None, progress: Progress = SILENT) -> list[dict[str, Any]]:
     """Wanted rows, newest first, each with its `state` and, where it was released, `released_as` and `verdict`.
 
     state: held, releasing, released, purged or erased. verdict: what land made of it where it stands now: landed,
-    quarantined, or waiting where it has not landed.
+    quarantined, or waiting where it has not landed. `progress` counts files, as elsewhere here.
     """
     known = acts(lake)
-    rows = [row for part in table_rows(lake, "quarantine", LISTED) for row in wanted.filter(part).to_pylist()]
+    parts = table_rows(lake, "quarantine", LISTED, progress)
+    rows = [row for part in parts for row in wanted.filter(part).to_pylist()]
     for row in rows:
         row.update(_state(row, known.get(Place(row["topic"], row["partition"], row["offset"]), [])))
     if wanted.state is not None:
         rows = [row for row in rows if row["state"] == wanted.state]
     rows.sort(key=lambda row: (row["append_time"], row["topic"], row["partition"], row["offset"]), reverse=True)
     rows = rows if limit is None else rows[:limit]
-    _add_verdicts(lake, rows)
+    _add_verdicts(lake, rows, progress)
     return rows
 
 
@@ -155,13 +157,13 @@ def _state(row: dict[str, Any], done: list[dict[str, Any]]) -> dict[str, Any]:
     return {"state": "released" if released else "releasing", "released_as": place}
 
 
-def _add_verdicts(lake: Lake, rows: list[dict[str, Any]]) -> None:
+def _add_verdicts(lake: Lake, rows: list[dict[str, Any]], progress: Progress) -> None:
     asked = {Place.parse(row["released_as"]) for row in rows if row["released_as"]}
     verdicts: dict[Place, str] = {}
     if asked:
         offsets = pa.array(sorted({place.offset for place in asked}), pa.int64())
         for table, verdict in (("quarantine", "quarantined"), ("events", "landed")):
-            for part in table_rows(lake, table, Place._fields):
+            for part in table_rows(lake, table, Place._fields, progress):
                 hits = part.filter(pc.is_in(part.column("offset"), offsets))
                 verdicts.update(dict.fromkeys(asked & set(places_of(hits)), verdict))
     for row in rows:
@@ -169,11 +171,11 @@ def _add_verdicts(lake: Lake, rows: list[dict[str, Any]]) -> None:
         row["verdict"] = None if place is None else verdicts.get(Place.parse(place), "waiting")
 
 
-def whole_rows(lake: Lake, places: Iterable[Place]) -> dict[Place, dict[str, Any]]:
+def whole_rows(lake: Lake, places: Iterable[Place], progress: Progress = SILENT) -> dict[Place, dict[str, Any]]:
     """Rows with all their columns."""
     asked = frozenset(places)
     found: dict[Place, dict[str, Any]] = {}
-    for rows in table_rows(lake, "quarantine"):
+    for rows in table_rows(lake, "quarantine", progress=progress):
         hits = Wanted(places=asked).filter(rows) if asked else rows.slice(0, 0)
         found.update(zip(places_of(hits), hits.to_pylist(), strict=True))
     return found
@@ -212,17 +214,18 @@ def purge(
     by: str | None = None,
     note: str | None = None,
     on_step: Callable[[str], None] = lambda step: None,
+    progress: Progress = SILENT,
 ) -> int:
     """Take the content of quarantined records away: rows keep place and verdict. Returns how many rows changed.
 
     1 acts   2 content beside the table   3 rows   4 old files. Killed anywhere, the same call goes on.
     """
-    rows = [row for row in listed(lake, wanted) if row["state"] != "erased"]
+    rows = [row for row in listed(lake, wanted, progress=progress) if row["state"] != "erased"]
     places = frozenset(Place(row["topic"], row["partition"], row["offset"]) for row in rows)
     on_step("1 acts")
     note_acts(lake, [act_on(row, "purged", by, note) for row in rows if row["state"] != "purged"])
     on_step("2 content")
-    _remove_content(lake, places)
+    _remove_content(lake, places, progress)
 
     def holds(part: pa.Table) -> pa.ChunkedArray | None:
         mask = pa.chunked_array([pa.array([place in places for place in places_of(part)], pa.bool_())])
@@ -243,22 +246,24 @@ def purge(
         return pa.concat_tables([part.filter(pc.invert(mask)), stripped(part.filter(mask))])
 
     on_step("3 rows")
-    for _ in rewrite_files(lake, "quarantine", change, operation="DELETE", on_step=on_step):
+    for _ in rewrite_files(lake, "quarantine", change, operation="DELETE", on_step=on_step, progress=progress):
         pass
     on_step("4 old files")
     if places:
-        remove_dead_files(lake, "quarantine", lambda part: holds(part) is not None)
+        remove_dead_files(lake, "quarantine", lambda part: holds(part) is not None, progress)
     return changed
 
 
-def _remove_content(lake: Lake, places: frozenset[Place]) -> None:
+def _remove_content(lake: Lake, places: frozenset[Place], progress: Progress) -> None:
     going: set[tuple[str, str, bool]] = set()
     staying: set[tuple[str, str, bool]] = set()
-    for rows in table_rows(lake, "quarantine"):
+    for rows in table_rows(lake, "quarantine", progress=progress):
         mask = pa.array([place in places for place in places_of(rows)], pa.bool_())
         going |= references("quarantine", rows.filter(mask))
         staying |= references("quarantine", rows.filter(pc.invert(mask)))
+    progress.stage("removing content", len(going - staying), "payloads")
     for tenant, sha256, _ in sorted(going - staying):
+        progress.advance()
         try:
             obstore.delete(lake.store, lake.payload_path(tenant, sha256, quarantined=True))
         except (FileNotFoundError, NotFoundError):

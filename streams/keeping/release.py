@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from trajlake.expectations.events import RELEASED_HEADER, kafka_key
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.sinks.lake import Lake
 from trajlake.sinks.sealing import Opener
 from trajlake.streams.errors import BrokerUnavailable
@@ -60,20 +61,24 @@ def release(
     by: str | None = None,
     note: str | None = None,
     on_step: Callable[[str], None] = lambda step: None,
+    progress: Progress = SILENT,
 ) -> Released:
     """Publish wanted records that are held (or whose release was interrupted). `opener`: take the sealed originals.
+    `progress` counts records, and files while these are looked for.
 
     Raises `BrokerUnavailable` when Kafka does not take them, `SinkUnavailable`.
     """
     done = Released()
     held = {
         Place(row["topic"], row["partition"], row["offset"]): row
-        for row in listed(lake, wanted)
+        for row in listed(lake, wanted, progress=progress)
         if row["state"] in ("held", "releasing")
     }
-    rows = whole_rows(lake, held)
+    rows = whole_rows(lake, held, progress)
     originals: dict[Place, Original] = {}
+    progress.stage("opening the records", len(rows), "records")
     for place in sorted(rows):
+        progress.advance()
         try:
             original = _original(lake, rows[place], place, opener)
         except (ValueError, FileNotFoundError) as error:
@@ -90,7 +95,8 @@ def release(
     )
     on_step("2 publish")
     todo = {place: original for place, original in originals.items() if place not in known}
-    done.released = {**known, **_publish(settings, todo)}
+    progress.stage("publishing", len(todo), "records")
+    done.released = {**known, **_publish(settings, todo, progress)}
     on_step("3 outcome")
     acts = [
         act_on(rows[place], "released", by, note, released_partition=partition, released_offset=offset)
@@ -169,7 +175,7 @@ def _landed(lake: Lake, rows: Sequence[dict[str, Any]]) -> dict[Place, tuple[int
     return found
 
 
-def _publish(settings: Settings, todo: dict[Place, Original]) -> dict[Place, tuple[int, int]]:
+def _publish(settings: Settings, todo: dict[Place, Original], progress: Progress) -> dict[Place, tuple[int, int]]:
     if not todo:
         return {}
     sent: dict[Place, tuple[int, int]] = {}
@@ -192,6 +198,7 @@ def _publish(settings: Settings, todo: dict[Place, Original]) -> dict[Place, tup
                 failed.append(error.str())
             else:
                 sent[place] = (message.partition() or 0, message.offset() or 0)
+                progress.advance()
 
         return delivered
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.sinks.erasures import Entry, ErasureLedger
 from trajlake.sinks.lake import Lake
 from trajlake.streams.keeping.forget import Erasure, table_rows
@@ -36,7 +37,11 @@ class Expired:
 
 
 def expire(
-    lake: Lake, days: Mapping[str, float], now: datetime, on_step: Callable[[str], None] = lambda step: None
+    lake: Lake,
+    days: Mapping[str, float],
+    now: datetime,
+    on_step: Callable[[str], None] = lambda step: None,
+    progress: Progress = SILENT,
 ) -> Expired:
     """Take away what is older than its days. `days` by kind, see `KINDS`; a kind that is not named is kept for good.
 
@@ -49,20 +54,20 @@ def expire(
     if "quarantine" in days:
         due = Wanted(until=now - timedelta(days=days["quarantine"]))
         if any(row["state"] not in ("purged", "erased") for row in listed(lake, due)):
-            done.quarantined = purge(lake, due, by="retention", on_step=on_step)
+            done.quarantined = purge(lake, due, by="retention", on_step=on_step, progress=progress)
     if "runs" in days:
-        runs = closed_before(lake, now - timedelta(days=days["runs"]))
+        runs = closed_before(lake, now - timedelta(days=days["runs"]), progress)
         if runs:
             entry = ErasureLedger(lake).append("expired", "retention", None, detail={"runs": len(runs)})
-            forgotten = _Expiry(lake, entry, on_step, runs).run()
+            forgotten = _Expiry(lake, entry, on_step, progress, runs).run()
             done.runs, done.rows = forgotten.runs, forgotten.rows
     return done
 
 
-def closed_before(lake: Lake, moment: datetime) -> set[tuple[str, str]]:
+def closed_before(lake: Lake, moment: datetime, progress: Progress = SILENT) -> set[tuple[str, str]]:
     """(tenant, run) of runs whose last close lies before a moment. Raises `SinkUnavailable`."""
     newest: dict[tuple[str, str], datetime] = {}
-    for rows in table_rows(lake, "runs", ("tenant_id", "run_id", "closed_at")):
+    for rows in table_rows(lake, "runs", ("tenant_id", "run_id", "closed_at"), progress):
         for row in rows.group_by(["tenant_id", "run_id"]).aggregate([("closed_at", "max")]).to_pylist():
             key = (row["tenant_id"], row["run_id"])
             newest[key] = max(newest.get(key, row["closed_at_max"]), row["closed_at_max"])
@@ -72,8 +77,15 @@ def closed_before(lake: Lake, moment: datetime) -> set[tuple[str, str]]:
 class _Expiry(Erasure):
     """The erasure of runs that are too old: known by name, under a key that is thrown away."""
 
-    def __init__(self, lake: Lake, entry: Entry, on_step: Callable[[str], None], runs: set[tuple[str, str]]) -> None:
-        super().__init__(lake, entry, on_step)
+    def __init__(
+        self,
+        lake: Lake,
+        entry: Entry,
+        on_step: Callable[[str], None],
+        progress: Progress,
+        runs: set[tuple[str, str]],
+    ) -> None:
+        super().__init__(lake, entry, on_step, progress)
         self._runs = runs
 
     def _find_and_fence(self) -> None:

@@ -9,6 +9,7 @@ from threading import Event
 import structlog
 
 from trajlake.expectations import metrics
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.tables import TABLES
 from trajlake.sinks.lake import Lake
 from trajlake.sinks.maintenance import Upkeep, UpkeepRules, maintain_table
@@ -36,18 +37,19 @@ def maintain_lake(
     *,
     dry_run: bool = False,
     on_step: Callable[[str], None] = lambda step: None,
+    progress: Progress = SILENT,
 ) -> Iterator[Upkeep]:
     """One round: the upkeep of each table that is there, as it is done."""
     for name in names:
-        done = maintain_table(lake, name, rules, dry_run=dry_run, on_step=on_step)
+        done = maintain_table(lake, name, rules, dry_run=dry_run, on_step=on_step, progress=progress)
         if done is not None:
             yield done
 
 
-def finish_erasures(lake: Lake) -> list[Forgotten]:
+def finish_erasures(lake: Lake, progress: Progress = SILENT) -> list[Forgotten]:
     """Finish erasures that were begun and stopped, and take out what came behind them. Raises `SinkUnavailable`."""
-    request_for_met(lake)
-    return resume(lake)
+    request_for_met(lake, progress)
+    return resume(lake, progress=progress)
 
 
 def upkeep_rounds() -> Rounds:

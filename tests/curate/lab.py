@@ -15,6 +15,7 @@ from tests.landkit.events import Sent, event
 from tests.landkit.stretches import APPENDED_US, Batches
 from trajlake.expectations.events import TICK_KEY, TICK_SOURCE
 from trajlake.expectations.policies import PolicySet, policy_set, read_policies
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.suites.suite import Suite, load_suites, read_suite
 from trajlake.expectations.tables import TABLES
 from trajlake.sinks.lake import Lake
@@ -94,9 +95,9 @@ class Lab:
         """Land what comes from now on through another fold, as a worker that was started under other rules would."""
         self._batches.fold, self._batches.rules = fold, fold.rules
 
-    def curator(self) -> Curator:
+    def curator(self, progress: Progress = SILENT) -> Curator:
         """A curator as a new process would have it."""
-        return Curator(self.lake, self.rules, self.limits, lambda: self.now_us, self.on_step)
+        return Curator(self.lake, self.rules, self.limits, lambda: self.now_us, self.on_step, progress)
 
     def curate(self) -> list[Done]:
         """One pass, in a process that knows nothing of the earlier ones."""

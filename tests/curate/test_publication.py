@@ -11,6 +11,7 @@ import pytest
 from tests.curate.lab import OPEN, Lab, never, policies, renumbered, reward, story, tick, with_parent
 from tests.landkit.events import event
 from tests.landkit.stretches import TOPIC
+from tests.landkit.told import Told
 from trajlake.sinks.maintenance import UpkeepRules, maintain_table
 from trajlake.streams.curate.curator import Limits
 from trajlake.transforms.gate.rowgate import compile_gate
@@ -32,6 +33,17 @@ def test_a_closed_run_is_published_whole_and_once(lab: Lab) -> None:
     assert (verdict["verdict"], verdict["purposes"]) == ("published", ["train"])
     assert (row["verdict_id"], row["policy_revision"]) == (verdict["verdict_id"], lab.rules.policies.revision)
     assert lab.curate() == []
+
+
+def test_a_pass_tells_how_many_of_how_many_runs_it_has_judged(lab: Lab) -> None:
+    lab.limits = Limits(batch_steps=2)
+    lab.land([event for name in "abcde" for event in story(f"run-{name}")])
+    told = Told()
+    list(lab.curator(told).run_once())
+    assert (told["judging new runs"].done, told["judging new runs"].total) == (5, 5)
+    lab.land([reward("run-a", "late", 0.5), reward("run-b", "late", 0.5)])
+    list(lab.curator(told).run_once())
+    assert (told["judging runs that were rewarded"].done, told["judging runs that were rewarded"].total) == (2, 2)
 
 
 def test_an_empty_lake_has_nothing_to_judge(lab: Lab) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.landkit.told import Told
 from trajlake.streams.importing import intake, sourcefiles
 from trajlake.streams.importing.intake import import_files
 from trajlake.streams.importing.sourcefiles import IntakeError, find_files
@@ -178,16 +179,10 @@ def test_progress_counts_the_bytes_that_were_read(
     monkeypatch.setattr(sourcefiles, "CHUNK_BYTES", 100)
     content = text(session)
     (tmp_path / "s1.jsonl").write_bytes(content)
-    seen: list[tuple[str, int]] = []
-
-    class Bar:
-        def begin(self, files: int, total_bytes: int) -> None:
-            seen.append(("begin", total_bytes))
-
-        def advance(self, file: str, read_bytes: int) -> None:
-            seen.append((file, read_bytes))
-
-    import_files([tmp_path], publish=Ledger().publish, progress=Bar())
-    assert seen[0] == ("begin", len(content))
-    assert sum(count for _, count in seen[1:]) == len(content)
-    assert {file for file, _ in seen[1:]} == {"s1.jsonl"}
+    told = Told()
+    import_files([tmp_path], publish=Ledger().publish, progress=told)
+    assert [(stage.text, stage.total, stage.done) for stage in told.stages] == [
+        ("looking through the files", len(content), len(content)),
+        ("importing", len(content), len(content)),
+    ]
+    assert told["importing"].names == ["importing s1.jsonl"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.landkit.told import Told
 from trajlake.reading.tables import LakeTables, open_lake
 from trajlake.sinks.lake import Lake
 from trajlake.streams.errors import BrokerUnavailable
@@ -192,7 +193,9 @@ def test_waiting_ends_when_the_tables_hold_all_that_was_published(flow: Flow, tm
     settings, positions = flow.settings, flow.positions
     assert not wait_until_landed(flow.lake, settings.app_id, settings.events_topic, positions, 0.2)
     flow.land()
-    assert wait_until_landed(flow.lake, settings.app_id, settings.events_topic, positions, 5)
+    told = Told()
+    assert wait_until_landed(flow.lake, settings.app_id, settings.events_topic, positions, 5, told)
+    assert told["waiting"].total == 0
 
 
 def test_without_a_broker_the_import_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

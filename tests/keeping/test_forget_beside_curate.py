@@ -14,6 +14,7 @@ from tests.curate.lab import Lab, reward, story
 from tests.keeping.conftest import RunCommand
 from tests.landkit.events import Sent, event
 from tests.landkit.killed import Killed, kill_at
+from trajlake.expectations.progress import Silent
 from trajlake.exporting.check import check
 from trajlake.exporting.erased import ExportError
 from trajlake.exporting.export import Plan, export
@@ -175,11 +176,12 @@ def test_an_export_that_is_registered_while_an_erasure_runs_is_cleared_or_refuse
 
 
 def test_an_erasure_that_comes_while_an_export_is_written_stops_it(lab: Lab, tmp_path: Path) -> None:
-    def act(done: int, total: int) -> None:
-        erase(lab)
+    class Act(Silent):
+        def reach(self, done: int, total: int | None = None) -> None:
+            erase(lab)
 
     with pytest.raises(ExportError, match="an erasure took 1 of its runs"):
-        export(TrainingZone(lab.lake), Plan("chat"), tmp_path / "out", progress=act)
+        export(TrainingZone(lab.lake), Plan("chat"), tmp_path / "out", progress=Act())
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".out*"))
 

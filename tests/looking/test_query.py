@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.landkit.told import Told
 from trajlake.reading.query import MEMORY_LIMIT, NAMES, QueryError, run_query
 from trajlake.reading.tables import LakeTables
 from trajlake.reading.versions import VersionError
@@ -37,6 +38,31 @@ def test_every_table_and_view_can_be_asked(root: Path, rows: Any) -> None:
     for name in NAMES:
         expected = len(rows[name.removeprefix("current_")])
         assert ask(root, f"SELECT count(*) AS n FROM {name}") == [{"n": expected}], name
+
+
+@pytest.mark.parametrize(
+    ("sql", "scanned"),
+    [
+        ("SELECT count(*) FROM events", ["events"]),
+        ("SELECT step_id FROM steps WHERE run_id = 'run-b'", ["steps"]),
+        ("SELECT * FROM runs JOIN rewards USING (tenant_id, run_id) ORDER BY ALL", ["runs", "rewards"]),
+        ("SELECT count(*) FROM quarantine, gaps", ["quarantine", "gaps"]),
+    ],
+)
+def test_a_query_tells_how_many_rows_it_has_been_through_and_answers_the_same(
+    rows: Any, tmp_path: Path, sql: str, scanned: list[str]
+) -> None:
+    for partition in range(3):
+        rows.write(tmp_path)
+        rows.refuse(partition)
+    told = Told()
+    with run_query(LakeTables(Lake(str(tmp_path))), sql, told) as reader:
+        answer = reader.read_all().to_pylist()
+    assert answer == ask(tmp_path, sql)
+    reading = told["running the query"]
+    lake = LakeTables(Lake(str(tmp_path)))
+    assert reading.total == sum(lake.describe(name).rows or 0 for name in scanned)
+    assert reading.done == reading.total
 
 
 def test_tables_that_do_not_exist_yet_are_empty_with_the_contracts_columns(tmp_path: Path) -> None:

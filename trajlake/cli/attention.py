@@ -9,6 +9,7 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import fail, print_json, print_table
+from trajlake.cli.progress import working
 
 NEEDED = 10
 """Exit code when a skill is degraded or to be watched."""
@@ -39,8 +40,9 @@ def attention(
 
     if window not in WINDOWS:
         fail(f"no window {window}; there are {', '.join(WINDOWS)}", 2)
-    keeper = BoardKeeper(open_lake(root))
-    keeper.refresh()
+    with working("reading the statistics"):
+        keeper = BoardKeeper(open_lake(root))
+        keeper.refresh()
     board = keeper.board.of_tenant(tenant)
     if board.failure:
         fail(board.failure)

@@ -9,6 +9,7 @@ import typer
 
 from trajlake.cli.options import JsonOption
 from trajlake.cli.output import fail, note, print_json
+from trajlake.cli.progress import working
 
 if TYPE_CHECKING:
     from trajlake.streams.broker import BrokerStatus
@@ -60,10 +61,11 @@ def start(
     if find_runtime() is None:
         note("fetching Apache Kafka's jars, once")
     try:
-        servers = broker.start()
-        ensure_topics(
-            servers, {settings.events_topic: settings.events_partitions}, max_message_bytes=settings.event_max_bytes
-        )
+        with working("starting Kafka"):
+            servers = broker.start()
+            ensure_topics(
+                servers, {settings.events_topic: settings.events_partitions}, max_message_bytes=settings.event_max_bytes
+            )
     except BrokerError as error:
         for line in error.log_tail:
             note(f"  {line}")
@@ -85,7 +87,8 @@ def stop(data: DataOption = None, as_json: JsonOption = False) -> None:
     """
     broker, _ = _open(data)
     pid = broker.pid
-    ran = broker.stop()
+    with working("stopping Kafka"):
+        ran = broker.stop()
     if as_json:
         print_json({"stopped": ran, "pid": pid})
     else:
@@ -120,7 +123,8 @@ def fetch(as_json: JsonOption = False) -> None:
 
     if find_runtime() is None:
         note(f"fetching Apache Kafka {KAFKA_VERSION} (45 jars, 44 MB)")
-    runtime, quick = prepare()
+    with working("fetching jars, and starting Kafka once"):
+        runtime, quick = prepare()
     if as_json:
         print_json({"kafka": KAFKA_VERSION, "jars": len(runtime.classpath), "java": str(runtime.java), "quick": quick})
     else:

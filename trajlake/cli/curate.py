@@ -13,8 +13,10 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import USAGE, fail, note, print_json, print_table
+from trajlake.cli.progress import aside, progress, working
 
 if TYPE_CHECKING:
+    from trajlake.expectations.progress import Progress
     from trajlake.streams.curate.curator import Done
 
 _VERDICTS = ("published", "held", "refused", "withdrawn")
@@ -67,7 +69,10 @@ def curate(
     if once:
         if every_s is not None:
             fail("--once and --every exclude each other", USAGE)
-        _show(curator_of(settings).run_once(), as_json=as_json)
+        with progress() as shown:
+            any_done = _show(curator_of(settings, shown).run_once(), shown, as_json=as_json)
+        if not any_done and not as_json:
+            note("nothing new to judge")
         return
     stop = Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -95,7 +100,9 @@ def held(root: RootOption = None, as_json: JsonOption = False) -> None:
     from trajlake.transforms.curate.standing import STANDING_COLUMNS, standing
 
     lake = LakeTables(load_settings(root=root).lake())
-    waiting = standing(lake.frame("curation").select(STANDING_COLUMNS).collect()).filter(pl.col("verdict") == "held")
+    with working("reading the verdicts"):
+        verdicts = lake.frame("curation").select(STANDING_COLUMNS).collect()
+        waiting = standing(verdicts).filter(pl.col("verdict") == "held")
     rows = (
         waiting.with_columns(rules=pl.col("reasons").list.eval(pl.element().struct.field("rule")).list.unique())
         .group_by("publication")
@@ -152,22 +159,24 @@ def _settle(
 
     settings = load_settings(root=root, policies=policies)
     configure_logs(settings)
-    curator = curator_of(settings)
     who = operator or getpass.getuser()
     try:
-        done = curator.release(publication, who) if action == "release" else curator.reject(publication, who)
-        _show(done, as_json=as_json)
+        with progress() as shown:
+            curator = curator_of(settings, shown)
+            done = curator.release(publication, who) if action == "release" else curator.reject(publication, who)
+            _show(done, shown, as_json=as_json)
     except LookupError as error:
         fail(str(error.args[0]))
 
 
-def _show(passes: Iterator[Done], *, as_json: bool) -> None:
+def _show(publications: Iterator[Done], shown: Progress, *, as_json: bool) -> bool:
+    """Tell each publication as it has taken effect. Returns whether there was any."""
     any_done = False
-    for done in passes:
+    for done in publications:
         any_done = True
-        _tell(done, as_json=as_json)
-    if not any_done and not as_json:
-        note("nothing new to judge")
+        with aside(shown):
+            _tell(done, as_json=as_json)
+    return any_done
 
 
 def _tell(done: Done, *, as_json: bool) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import fail, note, print_json, print_table
+from trajlake.cli.progress import progress, working
 
 if TYPE_CHECKING:
     from trajlake.expectations.outcomes import Decision
@@ -41,7 +42,8 @@ def list_decisions(
     """
     from trajlake.reading.decisions import read_decisions, state_of
 
-    decisions = read_decisions(_open(root), tenant=tenant, skill=skill)
+    with working("reading the decisions"):
+        decisions = read_decisions(_open(root), tenant=tenant, skill=skill)
     superseded = frozenset(each.supersedes for each in decisions if each.supersedes)
     now_us = round(datetime.now(UTC).timestamp() * 1e6)
     shown = [(each, state_of(each, superseded, now_us)) for each in decisions]
@@ -104,17 +106,24 @@ def replay(
 
     if (decision is None) == (not every):
         fail("give the id of one decision, or --all", code=2)
-    found = read_decisions(_open(root), tenant=tenant) if decision is None else [_find(root, decision)]
+    if decision is None:
+        with working("reading the decisions"):
+            found = read_decisions(_open(root), tenant=tenant)
+    else:
+        found = [_find(root, decision)]
     results: list[dict[str, Any]] = []
-    for each in found:
-        try:
-            agreement = decide_again(each)
-        except ValueError as error:
-            results.append({"decision_id": each.decision_id, "agrees": False, "differences": [f"inputs: {error}"]})
-            continue
-        results.append(
-            {"decision_id": each.decision_id, "agrees": agreement.agrees, "differences": agreement.differences}
-        )
+    with progress() as shown:
+        shown.stage("deciding again", len(found), "decisions")
+        for each in found:
+            shown.advance()
+            try:
+                agreement = decide_again(each)
+            except ValueError as error:
+                results.append({"decision_id": each.decision_id, "agrees": False, "differences": [f"inputs: {error}"]})
+                continue
+            results.append(
+                {"decision_id": each.decision_id, "agrees": agreement.agrees, "differences": agreement.differences}
+            )
     wrong = [each for each in results if not each["agrees"]]
     if as_json:
         print_json({"decisions": len(results), "agree": len(results) - len(wrong), "results": results}, indent=True)
@@ -138,7 +147,8 @@ def _find(root: str | None, beginning: str) -> Decision:
     from trajlake.reading.decisions import DecisionNotFound, find_decision
 
     try:
-        return find_decision(_open(root), beginning)
+        with working("looking for the decision"):
+            return find_decision(_open(root), beginning)
     except DecisionNotFound as error:
         fail(str(error))
 

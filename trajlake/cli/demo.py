@@ -20,9 +20,12 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import USAGE, fail, note, print_json, print_table
+from trajlake.cli.progress import progress
+from trajlake.expectations.progress import SILENT
 
 if TYPE_CHECKING:
     from trajlake.demo.flow import Result
+    from trajlake.expectations.progress import Progress
     from trajlake.streams.importing.intake import ImportReport
 
 SHOWN_PROBLEMS = 5
@@ -70,8 +73,8 @@ def demo(
     except IntakeError as error:
         fail(str(error), USAGE)
     try:
-        with _heard_signals() as check, _shown() as show:
-            result = run_demo(settings, Choices(runs, seed, workers, paths, keep), show, check)
+        with _heard_signals() as check, _shown() as (show, closer):
+            result = run_demo(settings, Choices(runs, seed, workers, paths, keep), show, check, closer)
     except Interrupted as stop:
         note(f"trajlake: {stop}; what this demo had started has ended, what has landed stays")
         raise typer.Exit(stop.exit_code) from None
@@ -107,65 +110,49 @@ def _heard_signals() -> Iterator[Any]:
 
 
 @contextmanager
-def _shown() -> Iterator[Any]:
-    """Progress on stderr: a bar in a terminal, lines elsewhere."""
+def _shown() -> Iterator[tuple[Progress, Progress]]:
+    """Who is told the stages, and who what goes on within them: a line in a terminal, lines of the stages elsewhere,
+    for a demo takes a minute."""
     if not sys.stderr.isatty():
-        yield _Lines()
+        yield _Lines(), SILENT
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    text, rate = TextColumn("{task.description}"), TextColumn("{task.fields[rate]}")
-    columns = (
-        SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), rate, TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        yield _Bar(bars)
+    with progress() as shown:
+        yield shown, shown
 
 
 class _Lines:
-    """Progress for a pipe or a log file."""
+    """Progress for a pipe or a log file: a line a stage, and one every other second."""
 
     def __init__(self) -> None:
-        self._said_at = 0.0
-
-    def stage(self, text: str) -> None:
-        self._said_at = time.monotonic()
-        note(text)
-
-    def advance(self, text: str, done: int, total: int, unit: str = "runs") -> None:
-        if time.monotonic() - self._said_at >= PLAIN_EVERY_S or done == total:
-            self._said_at = time.monotonic()
-            note(f"{text}: {done} of {total} {unit}")
-
-
-class _Bar:
-    """Progress for a terminal."""
-
-    def __init__(self, bars: Any) -> None:
-        self._bars = bars
-        self._task = bars.add_task("", total=None, rate="")
         self._lock = threading.Lock()
+        self._said_at = 0.0
+        self._text, self._unit, self._done = "", "", 0
+        self._total: int | None = None
 
-    def stage(self, text: str) -> None:
-        from rich.markup import escape
-
+    def stage(self, text: str, total: int | None = None, unit: str = "") -> None:
         with self._lock:
-            self._bars.reset(self._task, description=escape(text), total=None, completed=0, rate="")
+            self._text, self._total, self._unit, self._done = text, total, unit, 0
+            self._said_at = time.monotonic()
+            note(text)
 
-    def advance(self, text: str, done: int, total: int, unit: str = "runs") -> None:
+    def name(self, text: str) -> None:
         with self._lock:
-            speed = self._bars.tasks[0].speed
-            rate = "" if not speed else f"{speed:,.1f} {unit}/s"
-            self._bars.update(self._task, completed=done, total=total, rate=rate)
+            self._text = text
+
+    def advance(self, count: int = 1) -> None:
+        with self._lock:
+            self._done += count
+            self._say()
+
+    def reach(self, done: int, total: int | None = None) -> None:
+        with self._lock:
+            self._done, self._total = done, self._total if total is None else total
+            self._say()
+
+    def _say(self) -> None:
+        if self._total is not None and (time.monotonic() - self._said_at >= PLAIN_EVERY_S or self._done == self._total):
+            self._said_at = time.monotonic()
+            note(f"{self._text.partition(' (')[0]}: {self._done} of {self._total} {self._unit}")
 
 
 # What a demo came to

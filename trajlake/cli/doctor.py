@@ -8,6 +8,7 @@ import typer
 
 from trajlake.cli.options import BootstrapOption, JsonOption, RootOption
 from trajlake.cli.output import USAGE, fail, note, print_json, print_table
+from trajlake.cli.progress import progress
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +50,11 @@ def doctor(
     except SettingError as error:
         found.append(("settings", failed(str(error), "mend it first: `trajlake config` tells what each setting takes")))
     else:
-        found += examine(Patient(settings, timeout_s=timeout_s), only)
+        with progress() as shown:
+            shown.stage("examining", len(only or CHECKS), "checks")
+            for each in examine(Patient(settings, timeout_s=timeout_s), only):
+                found.append(each)
+                shown.advance()
     counts = {level: sum(finding.level is level for _, finding in found) for level in Level}
     bad = bool(counts[Level.FAILED] or (strict and counts[Level.WARNING]))
     rows = [

@@ -9,6 +9,7 @@ import typer
 
 from trajlake.cli.options import JsonOption
 from trajlake.cli.output import fail, print_json, print_table
+from trajlake.cli.progress import working
 
 if TYPE_CHECKING:
     from trajlake.expectations.suites.suite import Suite, SuiteError
@@ -71,7 +72,8 @@ def check(
         place = table or suite.name
         if place not in SUITES:
             fail(f"suite {suite.name} is for none of {', '.join(SUITES)}; say which one with --table", 2)
-        found.append((suite, _problems(suite, place)))
+        with working(f"trying the rules of {suite.name}"):
+            found.append((suite, _problems(suite, place)))
     problems = [problem for _, each in found for problem in each]
     if as_json:
         print_json({"ok": not problems, "suites": [_as_json(*each) for each in found]}, indent=True)

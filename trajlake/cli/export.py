@@ -12,6 +12,7 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import USAGE, fail, note, print_json, print_table
+from trajlake.cli.progress import progress
 
 if TYPE_CHECKING:
     from trajlake.exporting.manifest import Manifest
@@ -77,15 +78,17 @@ def export(
         fail("give FORMAT and OUT, or --from-manifest FILE and OUT", USAGE)
     out = Path(words[-1])
     lake = zone_lake(root)
-    fence = erasures_seen(lake)
     try:
-        if from_manifest is not None:
-            manifest = read_manifest(_content(from_manifest))
-            made = export_again(lambda version: TrainingZone(lake, version), manifest, out, overwrite=overwrite)
-        else:
-            plan = Plan(words[0], where, group_by.value, shard_rows)
-            progress = _progress if sys.stderr.isatty() else None
-            made = make(TrainingZone(lake, at), plan, out, overwrite=overwrite, progress=progress)
+        with progress() as shown:
+            fence = erasures_seen(lake)
+            if from_manifest is not None:
+                manifest = read_manifest(_content(from_manifest))
+                made = export_again(
+                    lambda version: TrainingZone(lake, version), manifest, out, overwrite=overwrite, progress=shown
+                )
+            else:
+                plan = Plan(words[0], where, group_by.value, shard_rows)
+                made = make(TrainingZone(lake, at), plan, out, overwrite=overwrite, progress=shown)
     except (ExportError, WhereError, VersionError) as error:
         fail(str(error), USAGE)
     except ManifestError as error:
@@ -137,13 +140,6 @@ def _register(lake: Lake, made: Manifest, out: Path, fence: int) -> None:
             remove_manifest(lake, name)
         shutil.rmtree(out)
         fail(str(error))
-
-
-def _progress(done: int, total: int) -> None:
-    sys.stderr.write(f"\r{done:,} of {total:,} runs")
-    if done >= total:
-        sys.stderr.write("\n")
-    sys.stderr.flush()
 
 
 def _show(made: Manifest, out: Path, *, as_json: bool) -> None:

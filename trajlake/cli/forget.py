@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trajlake.cli.options import JsonOption, RootOption
-from trajlake.cli.output import fail, note, print_json, print_table, working
+from trajlake.cli.output import fail, note, print_json, print_table
+from trajlake.cli.progress import progress
 
 if TYPE_CHECKING:
     from trajlake.sinks.lake import Lake
@@ -79,14 +80,14 @@ def forget(
         erasure.request(lake, str(tenant), subject_id=name, forms=form.names, requested_by=by, note=why)
     for name in run or ():
         erasure.request(lake, str(tenant), run_id=name, requested_by=by, note=why)
-    with working("erasing"):
-        done = erasure.resume(lake)
+    with progress() as shown:
+        done = erasure.resume(lake, progress=shown)
+        shown.stage("waiting for batches on their way")
         settled = _settle(lake, settings.app_id, wait_s)
-        erasure.request_for_met(lake)
-        done += erasure.resume(lake)
-    words += sorted({name for one in done for _, name in one.names})
-    with working("reading every file for the proof"):
-        proof = prove_absence(lake, words) if words else None
+        erasure.request_for_met(lake, shown)
+        done += erasure.resume(lake, progress=shown)
+        words += sorted({name for one in done for _, name in one.names})
+        proof = prove_absence(lake, words, shown) if words else None
     if proof is not None:
         erasure.note_proof(lake, done, proof)
     _show(done, proof, as_json=as_json)

@@ -12,11 +12,12 @@ import typer
 
 from trajlake.cli.options import BootstrapOption, JsonOption, RootOption
 from trajlake.cli.output import USAGE, fail, note, one_line, print_json, print_table
+from trajlake.cli.progress import progress
 
 if TYPE_CHECKING:
+    from trajlake.expectations.progress import Progress
     from trajlake.streams.importing.delivery import Delivery
     from trajlake.streams.importing.intake import ImportReport
-    from trajlake.streams.importing.sourcefiles import Progress
     from trajlake.streams.settings import Settings
 
 
@@ -76,16 +77,20 @@ def import_runs(
     given: dict[str, Any] = {"tenant": tenant, "skill": skill, "format": format}
     landed = None
     try:
-        if to_jsonl is not None:
-            report = _write_lines(paths, to_jsonl, given)
-        elif dry_run:
-            report = _rehearse(paths, settings, given)
-        else:
-            report, delivery = _publish(paths, settings, given)
-            if wait:
-                landed = _wait(settings, delivery, wait_timeout_s)
+        # In a terminal the events themselves are what is to be seen.
+        with progress(quiet=to_jsonl == "-" and sys.stdout.isatty()) as shown:
+            if to_jsonl is not None:
+                report = _write_lines(paths, to_jsonl, {**given, "progress": shown})
+            elif dry_run:
+                report = _rehearse(paths, settings, {**given, "progress": shown})
+            else:
+                report, delivery = _publish(paths, settings, given, shown)
+                if wait:
+                    landed = _wait(settings, delivery, wait_timeout_s, shown)
     except IntakeError as error:
         fail(str(error), USAGE)
+    if landed is False:
+        note(f"not landed within {wait_timeout_s:g} s; is `trajlake land` running for {settings.root}?")
     show = None if to_jsonl == "-" else _what(to_jsonl, dry_run)
     _print(report, as_json=as_json and to_jsonl != "-", what=show, landed=landed)
     raise typer.Exit(0 if report.ok and landed is not False else 1)
@@ -97,7 +102,9 @@ def _what(to_jsonl: str | None, dry_run: bool) -> str:
     return "events would be published" if dry_run else "events published"
 
 
-def _publish(paths: list[str], settings: Settings, given: dict[str, Any]) -> tuple[ImportReport, Delivery]:
+def _publish(
+    paths: list[str], settings: Settings, given: dict[str, Any], shown: Progress
+) -> tuple[ImportReport, Delivery]:
     from trajlake.sinks.lake import Lake
     from trajlake.streams.importing.delivery import Delivery
     from trajlake.streams.importing.intake import import_files
@@ -106,6 +113,7 @@ def _publish(paths: list[str], settings: Settings, given: dict[str, Any]) -> tup
     from trajlake.streams.topics import ensure_topics
 
     find_files(paths)
+    shown.stage(f"asking Kafka at {settings.bootstrap_servers}")
     ensure_topics(
         settings.bootstrap_servers,
         {settings.events_topic: settings.events_partitions},
@@ -115,9 +123,10 @@ def _publish(paths: list[str], settings: Settings, given: dict[str, Any]) -> tup
         timeout_s=BROKER_TIMEOUT_S,
     )
     published = Published(Lake(settings.root, settings.storage_options), given["tenant"])
-    published.read_tail(settings.kafka(), settings.events_topic, settings.app_id)
-    with Delivery(settings.kafka(), settings.events_topic) as delivery, _progress() as progress:
-        report = import_files(paths, publish=delivery.publish, known=published.known, progress=progress, **given)
+    published.read_tail(settings.kafka(), settings.events_topic, settings.app_id, shown)
+    with Delivery(settings.kafka(), settings.events_topic) as delivery:
+        report = import_files(paths, publish=delivery.publish, known=published.known, progress=shown, **given)
+        shown.stage("waiting until Kafka has them all")
     return report, delivery
 
 
@@ -128,8 +137,7 @@ def _rehearse(paths: list[str], settings: Settings, given: dict[str, Any]) -> Im
     from trajlake.streams.importing.published import Published
 
     published = Published(Lake(settings.root, settings.storage_options), given["tenant"])
-    with _progress() as progress:
-        return import_files(paths, publish=_drop, known=published.known, progress=progress, **given)
+    return import_files(paths, publish=_drop, known=published.known, **given)
 
 
 def _write_lines(paths: list[str], target: str, given: dict[str, Any]) -> ImportReport:
@@ -138,12 +146,12 @@ def _write_lines(paths: list[str], target: str, given: dict[str, Any]) -> Import
     from trajlake.streams.importing.sourcefiles import find_files
 
     find_files(paths)
-    with _target(target) as out, _progress() as progress:
+    with _target(target) as out:
 
         def write(key: bytes, value: bytes) -> None:
             out.write(value + b"\n")
 
-        return import_files(paths, publish=write, progress=progress, **given)
+        return import_files(paths, publish=write, **given)
 
 
 @contextmanager
@@ -161,53 +169,12 @@ def _drop(key: bytes, value: bytes) -> None:
     return None
 
 
-def _wait(settings: Settings, delivery: Delivery, timeout_s: float) -> bool:
+def _wait(settings: Settings, delivery: Delivery, timeout_s: float, shown: Progress) -> bool:
     from trajlake.sinks.lake import Lake
     from trajlake.streams.importing.delivery import wait_until_landed
 
     lake = Lake(settings.root, settings.storage_options)
-    landed = wait_until_landed(lake, settings.app_id, settings.events_topic, delivery.positions, timeout_s)
-    if not landed:
-        note(f"not landed within {timeout_s:g} s; is `trajlake land` running for {lake.uri}?")
-    return landed
-
-
-@contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """A bar with rate and time left on stderr, where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        yield _Bar(bars)
-
-
-class _Bar:
-    """The `Progress` of an import as a bar in the terminal."""
-
-    def __init__(self, bars: Any) -> None:
-        self._bars = bars
-        self._task: Any = None
-
-    def begin(self, files: int, total_bytes: int) -> None:
-        self._task = self._bars.add_task(f"{files} files", total=total_bytes)
-
-    def advance(self, file: str, read_bytes: int) -> None:
-        from rich.markup import escape
-
-        if self._task is not None:
-            self._bars.update(self._task, advance=read_bytes, description=escape(file[-40:]))
+    return wait_until_landed(lake, settings.app_id, settings.events_topic, delivery.positions, timeout_s, shown)
 
 
 def _print(report: ImportReport, *, as_json: bool, what: str | None, landed: bool | None) -> None:

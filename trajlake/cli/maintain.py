@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trajlake.cli.options import JsonOption, RootOption
-from trajlake.cli.output import fail, note, print_json, print_table, working
+from trajlake.cli.output import fail, note, print_json, print_table
+from trajlake.cli.progress import progress
 
 if TYPE_CHECKING:
     from trajlake.sinks.maintenance import Upkeep
@@ -78,17 +79,17 @@ def maintain(
     problems: list[str] = []
 
     def one_round() -> list[Upkeep]:
-        if not dry_run:
-            for one in finish_erasures(lake):
-                note(f"erasure {one.erasure} finished: {one.runs:,} runs, {sum(one.rows.values()):,} rows")
-            if retention:
-                gone = expire(lake, days, datetime.now(UTC))
-                note(f"retention: {gone.runs:,} runs, content of {gone.quarantined:,} refused records")
-        elif retention and "runs" in days:
-            due = closed_before(lake, datetime.now(UTC) - timedelta(days=days["runs"]))
-            note(f"retention: {len(due):,} runs would go")
-        with working("maintaining the tables"):
-            done = list(maintain_lake(lake, rules, names, dry_run=dry_run))
+        with progress() as shown:
+            if not dry_run:
+                for one in finish_erasures(lake, shown):
+                    note(f"erasure {one.erasure} finished: {one.runs:,} runs, {sum(one.rows.values()):,} rows")
+                if retention:
+                    gone = expire(lake, days, datetime.now(UTC), progress=shown)
+                    note(f"retention: {gone.runs:,} runs, content of {gone.quarantined:,} refused records")
+            elif retention and "runs" in days:
+                due = closed_before(lake, datetime.now(UTC) - timedelta(days=days["runs"]), shown)
+                note(f"retention: {len(due):,} runs would go")
+            done = list(maintain_lake(lake, rules, names, dry_run=dry_run, progress=shown))
         problems[:] = [f"{one.table}: {problem}" for one in done for problem in one.problems]
         _show(done, as_json=as_json)
         return done

@@ -12,10 +12,12 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import USAGE, fail, note, print_json, print_table
+from trajlake.cli.progress import progress
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from trajlake.expectations.progress import Progress
     from trajlake.exporting.manifest import Manifest
 
 LISTED = 20
@@ -48,8 +50,10 @@ def check(
     from trajlake.reading.training import TrainingZone, zone_lake
 
     folder, manifest, runs = _read(place)
-    standing = compare(TrainingZone(zone_lake(root)), manifest, runs)
-    changed = _changed(folder, manifest) if files else []
+    with progress() as shown:
+        shown.stage("comparing with what is published now")
+        standing = compare(TrainingZone(zone_lake(root)), manifest, runs)
+        changed = _changed(folder, manifest, shown) if files else []
     ok = standing.ok and not changed
     if as_json:
         print_json({"ok": ok, **asdict(standing), "changed_files": changed}, indent=True)
@@ -85,21 +89,24 @@ def list_registered(root: RootOption = None, as_json: JsonOption = False) -> Non
     lake = zone_lake(root)
     names = sorted(reports.manifest_names(lake))
     rows = []
-    for name in names:
-        if not name.endswith(".json") or name.endswith((REVOKED_SUFFIX, ERASED_SUFFIX)):
-            continue
-        manifest = read_manifest(reports.read_manifest(lake, name) or b"")
-        revoked = reports.read_manifest(lake, manifest.manifest_id + REVOKED_SUFFIX)
-        rows.append(
-            {
-                "manifest": manifest.manifest_id,
-                "format": manifest.format,
-                "version": manifest.versions["trajectories"],
-                "runs": manifest.runs,
-                "revoked_runs": len(orjson.loads(revoked)["runs"]) if revoked else 0,
-                "erased_runs": erased_runs(lake, manifest.manifest_id),
-            }
-        )
+    with progress() as shown:
+        shown.stage("reading manifests", len(names), "files")
+        for name in names:
+            shown.advance()
+            if not name.endswith(".json") or name.endswith((REVOKED_SUFFIX, ERASED_SUFFIX)):
+                continue
+            manifest = read_manifest(reports.read_manifest(lake, name) or b"")
+            revoked = reports.read_manifest(lake, manifest.manifest_id + REVOKED_SUFFIX)
+            rows.append(
+                {
+                    "manifest": manifest.manifest_id,
+                    "format": manifest.format,
+                    "version": manifest.versions["trajectories"],
+                    "runs": manifest.runs,
+                    "revoked_runs": len(orjson.loads(revoked)["runs"]) if revoked else 0,
+                    "erased_runs": erased_runs(lake, manifest.manifest_id),
+                }
+            )
     if as_json:
         print_json(rows, indent=True)
     elif rows:
@@ -127,15 +134,17 @@ def _read(place: Path) -> tuple[Path, Manifest, pl.DataFrame]:
     return folder, manifest, pl.read_parquet(BytesIO(content))
 
 
-def _changed(folder: Path, manifest: Manifest) -> list[str]:
+def _changed(folder: Path, manifest: Manifest, shown: Progress) -> list[str]:
     """Data files that are absent or hold other bytes."""
     wrong = []
+    shown.stage("hashing the data files", sum(file.bytes for file in manifest.files), "bytes")
     for file in manifest.files:
         digest = hashlib.sha256()
         try:
             with (folder / file.name).open("rb") as content:
                 while chunk := content.read(1 << 20):
                     digest.update(chunk)
+                    shown.advance(len(chunk))
         except OSError:
             wrong.append(file.name)
             continue

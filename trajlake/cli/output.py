@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from threading import Timer
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 _FOLD_CHARS = 24
 """Longer words are folded in a table."""
 _GAP_CHARS = 2
-_PATIENCE_S = 1.0
 USAGE = 2
 """Exit code where a command could not begin: a wrong option, setting, path or format."""
 MAX_ERROR_CHARS = 600
@@ -99,30 +96,6 @@ def _print_blocks(console: Any, cells: Sequence[Sequence[Any]], columns: Sequenc
         for name, cell in zip(columns, row, strict=True):
             block.add_row(escape(name), escape(_shown(cell)))
         console.print(block)
-
-
-@contextmanager
-def working(text: str) -> Iterator[None]:
-    """Show on stderr that something is being done, and for how long, once it takes more than a second; nothing where
-    stderr is no terminal. For work whose end cannot be told; other work shows a bar."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    bars = Progress(*columns, console=Console(stderr=True), transient=True)
-    later = Timer(_PATIENCE_S, bars.start)
-    later.daemon = True
-    bars.add_task(text, total=None)
-    later.start()
-    try:
-        yield
-    finally:
-        later.cancel()
-        later.join()
-        bars.stop()
 
 
 def _shown(cell: Any) -> str:

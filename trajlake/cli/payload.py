@@ -12,6 +12,7 @@ import typer
 
 from trajlake.cli.options import RootOption
 from trajlake.cli.output import fail, note
+from trajlake.cli.progress import working
 
 
 def register(app: typer.Typer) -> None:
@@ -43,8 +44,9 @@ def payload(
     except PayloadError as error:
         fail(str(error), 2)
     try:
-        lake = open_lake(settings.root, storage_options=settings.storage_options).lake
-        content = read_payload(lake, tenant, wanted)
+        with working(f"fetching {wanted.size:,} bytes"):
+            lake = open_lake(settings.root, storage_options=settings.storage_options).lake
+            content = read_payload(lake, tenant, wanted)
     except PayloadError as error:
         fail(str(error))
     if output is None:

@@ -9,6 +9,7 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import fail, note, print_json, print_table
+from trajlake.cli.progress import progress, working
 
 if TYPE_CHECKING:
     from trajlake.expectations.policies import PolicySet, Purpose
@@ -104,7 +105,8 @@ def explain(
     settings = load_settings(root=root, policies=policies)
     judged_by = _load(settings.policies)
     lake = open_lake(settings.root, storage_options=settings.storage_options)
-    found = find(lake, judged_by, run_id, _micros(at), tenant_id=tenant, purposes=_purposes(purpose))
+    with working(f"looking for {run_id}"):
+        found = find(lake, judged_by, run_id, _micros(at), tenant_id=tenant, purposes=_purposes(purpose))
     if not found:
         fail(f"no run {run_id} in {lake.root}, and no decision about one")
     if as_json:
@@ -133,7 +135,8 @@ def diff(
     settings = load_settings(root=root)
     before, after = (_load("" if place == "defaults" else place) for place in (a, b))
     lake = open_lake(settings.root, storage_options=settings.storage_options)
-    found = compare(lake, before, after, _micros(at), _purposes(purpose))
+    with progress() as shown:
+        found = compare(lake, before, after, _micros(at), _purposes(purpose), shown)
     if as_json:
         print_json(_difference(found), indent=True)
         return

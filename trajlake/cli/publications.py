@@ -10,6 +10,7 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import fail, note, print_json, print_table
+from trajlake.cli.progress import working
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,7 +37,8 @@ def list_publications(
     Example: trajlake publications list --root ./lake
     """
     found = _publications(root).select(_SHOWN).sort("publication", descending=True)
-    rows = (found.head(limit) if limit else found).collect().to_dicts()
+    with working("reading the publications"):
+        rows = (found.head(limit) if limit else found).collect().to_dicts()
     if as_json:
         print_json(rows, indent=True)
     elif rows:
@@ -68,7 +70,8 @@ def show(
     found = _publications(root)
     if publication is not None:
         found = found.filter(pl.col("publication") == publication)
-    rows = found.sort("publication").tail(1).collect().to_dicts()
+    with working("looking for the publication"):
+        rows = found.sort("publication").tail(1).collect().to_dicts()
     if not rows:
         fail("nothing has been published yet" if publication is None else f"there is no publication {publication}")
     number = rows[0]["publication"]

@@ -11,6 +11,7 @@ import typer
 
 from trajlake.cli.options import BootstrapOption, JsonOption, RootOption
 from trajlake.cli.output import fail, note, print_json, print_table
+from trajlake.cli.progress import progress
 
 if TYPE_CHECKING:
     from trajlake.sinks.sealing import Opener
@@ -68,12 +69,13 @@ def list_(
     from trajlake.streams.settings import load_settings
 
     lake = load_settings(root=root).lake()
-    rows = listed(lake, _wanted(Chosen(tenant, reason, stage, run, since, until, state)), limit)
+    wanted = _wanted(Chosen(tenant, reason, stage, run, since, until, state))
+    with progress() as shown:
+        rows = listed(lake, wanted, limit, shown)
     if as_json:
         print_json(rows, indent=True)
         return
-    shown = [{**row, "append_time": row["append_time"].isoformat(" ", "seconds")} for row in rows]
-    print_table(shown, COLUMNS)
+    print_table([{**row, "append_time": row["append_time"].isoformat(" ", "seconds")} for row in rows], COLUMNS)
     if len(rows) == limit:
         note(f"the newest {limit}; --limit shows more")
 
@@ -96,10 +98,11 @@ def show(
 
     lake = load_settings(root=root).lake()
     at = _place(place)
-    rows = listed(lake, Wanted(places=frozenset((at,))))
-    if not rows:
+    with progress() as shown:
+        rows = listed(lake, Wanted(places=frozenset((at,))), progress=shown)
+        whole = whole_rows(lake, [at], shown).get(at)
+    if not rows or whole is None:
         fail(f"{place} is not in quarantine of {lake.uri}")
-    whole = whole_rows(lake, [at])[at]
     try:
         if unseal:
             sealed = seal_of(lake, whole)
@@ -159,7 +162,8 @@ def release(
     _refuse_all(wanted, "released")
     opener = _opener(key_file) if original else None
     try:
-        done = publish(settings.lake(), settings, wanted, opener=opener, by=by, note=why)
+        with progress() as shown:
+            done = publish(settings.lake(), settings, wanted, opener=opener, by=by, note=why, progress=shown)
     except StreamError as error:
         fail(str(error))
     released = [
@@ -205,7 +209,11 @@ def purge(
     lake = load_settings(root=root).lake()
     wanted = _wanted(Chosen(tenant, reason, stage, run, since, until, state), places)
     _refuse_all(wanted, "purged")
-    count = take_away(lake, wanted, by=by, note=why) if yes else len(listed(lake, wanted))
+    with progress() as shown:
+        if yes:
+            count = take_away(lake, wanted, by=by, note=why, progress=shown)
+        else:
+            count = len(listed(lake, wanted, progress=shown))
     if as_json:
         print_json({"purged" if yes else "would_purge": count})
     else:

@@ -13,11 +13,13 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import USAGE, fail, note, print_table
+from trajlake.cli.progress import aside, progress
 from trajlake.cli.tables import NOTHING_THERE, nothing_landed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from trajlake.expectations.progress import Progress
     from trajlake.reading.query import Result
 
 TERMINAL_ROWS = 100
@@ -70,8 +72,10 @@ def query(
         lake = open_lake(root, at=at)
         if lake.is_empty():
             fail(nothing_landed(lake.root), NOTHING_THERE)
-        with run_query(lake, text) as result:
-            _write(result, chosen, limit)
+        # In a terminal rows of JSON and CSV are seen as they come.
+        streams = chosen is not Format.TABLE and sys.stdout.isatty()
+        with progress(quiet=streams) as shown, run_query(lake, text, shown) as result:
+            _write(result, chosen, limit, shown)
     except (QueryError, VersionError) as error:
         fail(str(error), USAGE)
     except QueryResourceError as error:
@@ -82,7 +86,7 @@ def query(
         fail(str(error), USAGE)
 
 
-def _write(result: Result, style: Format, limit: int) -> None:
+def _write(result: Result, style: Format, limit: int, progress: Progress) -> None:
     names = unique_names(result.schema.names)
     rows = _rows(result)
     shown: Iterable[Sequence[Any]] = islice(rows, limit) if limit else rows
@@ -93,7 +97,9 @@ def _write(result: Result, style: Format, limit: int) -> None:
         writer.writerow(names)
         writer.writerows(map(_as_texts, shown))
     elif sys.stdout.isatty():
-        print_table([[_short(value) for value in row] for row in shown], names)
+        cells = [[_short(value) for value in row] for row in shown]
+        with aside(progress):
+            print_table(cells, names)
         if limit and next(rows, None) is not None:
             note(f"the first {limit} rows; --limit 0 shows all")
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -10,8 +12,10 @@ import typer
 
 from trajlake.cli.options import JsonOption
 from trajlake.cli.output import fail, note, print_json, print_table
+from trajlake.cli.progress import progress
 
 if TYPE_CHECKING:
+    from trajlake.expectations.progress import Progress
     from trajlake.transforms.records import Redaction
     from trajlake.transforms.redact.redactor import Redactor
 
@@ -56,8 +60,18 @@ def redact(
     redactor = _redactor(policy, tenant)
     if sys.stdin.isatty():
         note("trajlake redact reads JSON lines from stdin; Ctrl-D ends them")
-    if not _redact_lines(redactor, sys.stdin.buffer, sys.stdout.buffer, tenant, explain=explain):
+    # In a terminal the lines themselves are what is to be seen.
+    with progress(quiet=sys.stdout.isatty()) as told:
+        told.stage("redacting", _size(sys.stdin.fileno()), "bytes")
+        whole = _redact_lines(redactor, sys.stdin.buffer, sys.stdout.buffer, tenant, told, explain=explain)
+    if not whole:
         raise typer.Exit(1)
+
+
+def _size(number: int) -> int | None:
+    """Bytes of an open file; None of a pipe or terminal, whose end nobody knows."""
+    found = os.fstat(number)
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def _redactor(policy: Path | None, tenant: str | None) -> Redactor:
@@ -91,12 +105,15 @@ def _read_policy(path: Path) -> Any:
     return values.get("redaction", values) if isinstance(values, dict) else values
 
 
-def _redact_lines(redactor: Redactor, lines: BinaryIO, out: BinaryIO, tenant: str | None, *, explain: bool) -> bool:
+def _redact_lines(
+    redactor: Redactor, lines: BinaryIO, out: BinaryIO, tenant: str | None, told: Progress, *, explain: bool
+) -> bool:
     """Redact lines one by one; False where any could not be."""
     from trajlake.transforms.redact.errors import RedactionError
 
     whole = True
     for number, line in enumerate(lines, start=1):
+        told.advance(len(line))
         text = line.strip()
         if not text:
             continue

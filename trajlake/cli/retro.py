@@ -11,6 +11,7 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import fail, note, print_json
+from trajlake.cli.progress import progress
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +45,8 @@ def retro(
     lake = open_lake(settings.root, storage_options=settings.storage_options)
     name = _last_week() if week is None else week
     try:
-        told = read_week(lake, name, tenant=tenant)
+        with progress() as shown:
+            told = read_week(lake, name, tenant=tenant, progress=shown)
     except ValueError as error:
         fail(str(error), code=2)
     if as_json:

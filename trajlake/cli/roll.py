@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trajlake.cli.options import BootstrapOption, RootOption
-from trajlake.cli.output import USAGE, fail, note, working
+from trajlake.cli.output import USAGE, fail, note
+from trajlake.cli.progress import progress
 
 if TYPE_CHECKING:
     from trajlake.streams.settings import Settings
@@ -75,8 +76,8 @@ def _rebuild(settings: Settings) -> None:
     from trajlake.streams.roll.rebuild import RollError, rebuild
 
     try:
-        with working("counting the runs of the lake"):
-            skills = rebuild(settings)
+        with progress() as shown:
+            skills = rebuild(settings, shown)
     except (RollError, SinkUnavailable) as error:
         fail(str(error))
     print(f"{len(skills)} skills, {sum(state.head.runs for state in skills.values()):,} runs")

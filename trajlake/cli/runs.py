@@ -9,6 +9,7 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import USAGE, fail, note, print_json, print_table
+from trajlake.cli.progress import working
 
 TERMINAL_RUNS = 40
 _SHOWN = (
@@ -45,8 +46,10 @@ def runs(
     if limit is None:
         limit = TERMINAL_RUNS if sys.stdout.isatty() and not as_json else 0
     try:
-        found = runs_with_verdicts(open_lake(root), where).select(_SHOWN).sort("ended_at", "run_id", descending=True)
-        rows = (found.head(limit + 1) if limit else found).collect()
+        with working("reading runs and verdicts"):
+            found = runs_with_verdicts(open_lake(root), where).select(_SHOWN)
+            found = found.sort("ended_at", "run_id", descending=True)
+            rows = (found.head(limit + 1) if limit else found).collect()
     except WhereError as error:
         fail(str(error), USAGE)
     if as_json:

@@ -9,6 +9,7 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import fail, print_json
+from trajlake.cli.progress import working
 from trajlake.reading.text import clean
 
 TEXT_CHARS = 200
@@ -36,7 +37,8 @@ def show(
     from trajlake.reading.tables import open_lake
 
     try:
-        found = run_in_full(open_lake(root), run_id, tenant)
+        with working(f"looking for {run_id}"):
+            found = run_in_full(open_lake(root), run_id, tenant)
     except LookupError as error:
         fail(str(error.args[0]))
     if as_json:

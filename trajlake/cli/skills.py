@@ -9,6 +9,7 @@ import typer
 
 from trajlake.cli.options import JsonOption, RootOption
 from trajlake.cli.output import fail, note, print_json, print_table
+from trajlake.cli.progress import working
 
 
 def register(app: typer.Typer) -> None:
@@ -39,8 +40,9 @@ def skills(
     if window not in WINDOWS:
         fail(f"no window {window!r}; known: {', '.join(WINDOWS)}", code=2)
     lake = LakeTables(load_settings(root=root).lake())
-    rows = current_statistics(lake, tenant=tenant, window=window)
-    advice = standing_advice(lake, datetime.now(UTC), tenant=tenant)
+    with working("reading the statistics"):
+        rows = current_statistics(lake, tenant=tenant, window=window)
+        advice = standing_advice(lake, datetime.now(UTC), tenant=tenant)
     found = [skill_object(row, advice.get((row["tenant_id"], row["skill_name"]))) for row in rows.iter_rows(named=True)]
     if as_json:
         print_json(found, indent=True)

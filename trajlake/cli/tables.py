@@ -9,6 +9,7 @@ import typer
 
 from trajlake.cli.options import BootstrapOption, JsonOption, RootOption
 from trajlake.cli.output import fail, note, print_json, print_table
+from trajlake.cli.progress import progress
 
 if TYPE_CHECKING:
     from trajlake.reading.tables import LakeTables
@@ -37,8 +38,14 @@ def tables(root: RootOption = None, bootstrap_servers: BootstrapOption = None, a
 
     settings = load_settings(root=root, bootstrap_servers=bootstrap_servers)
     lake = LakeTables(settings.lake())
-    found = [asdict(lake.describe(name)) for name in TABLES]
-    partitions, reachable = _partitions(lake, settings)
+    with progress() as shown:
+        found = []
+        shown.stage("looking at the tables", len(TABLES), "tables")
+        for name in TABLES:
+            found.append(asdict(lake.describe(name)))
+            shown.advance()
+        shown.stage("reading offsets, and asking Kafka for its own")
+        partitions, reachable = _partitions(lake, settings)
     if as_json:
         print_json({"root": lake.root, "broker": reachable, "tables": found, "partitions": partitions}, indent=True)
     if all(table["version"] is None for table in found):

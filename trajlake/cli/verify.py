@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trajlake.cli.options import BootstrapOption, JsonOption, RootOption
-from trajlake.cli.output import fail, note, print_json, print_table, working
+from trajlake.cli.output import fail, note, print_json, print_table
+from trajlake.cli.progress import progress
 from trajlake.cli.tables import NOTHING_THERE, nothing_landed
 from trajlake.sinks.errors import SinkUnavailable
 
@@ -73,8 +74,8 @@ def verify(
     integrity = integrity or heads is not None or write_heads is not None
     try:
         kept = _outside_heads(heads or settings.integrity_heads, settings) if integrity else []
-        with working("reading the tables"):
-            report = prove(lake, settings.app_id, deep=deep, integrity=integrity, heads=kept)
+        with progress() as shown:
+            report = prove(lake, settings.app_id, deep=deep, integrity=integrity, heads=kept, progress=shown)
     except LookupError as error:
         fail(str(error.args[0]))
     except (SinkUnavailable, ValueError) as error:

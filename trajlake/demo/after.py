@@ -12,6 +12,7 @@ from typing import Final
 import polars as pl
 
 from trajlake.demo.arrival import STALL_S
+from trajlake.expectations.progress import Progress
 from trajlake.reading.tables import LakeTables
 from trajlake.streams.settings import Settings
 
@@ -38,13 +39,13 @@ def warm_up() -> None:
     threading.Thread(target=import_great_expectations, name="warm-up", daemon=True).start()
 
 
-def curate(settings: Settings, check: Callable[[], None]) -> Curated:
+def curate(settings: Settings, check: Callable[[], None], progress: Progress) -> Curated:
     """One pass of curation over all that has landed."""
     from trajlake.streams.curate.service import curator_of
 
     total = Curated()
     reasons: Counter[str] = Counter()
-    for done in curator_of(settings).run_once():
+    for done in curator_of(settings, progress).run_once():
         check()
         total.runs += done.runs
         total.published += done.published

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from trajlake.demo.after import Curated, curate, wait_for_statistics, warm_up
 from trajlake.demo.arrival import Arrival
@@ -23,6 +23,7 @@ from trajlake.demo.provider import Provider
 from trajlake.demo.site import RUN_TIMEOUT_S, Site
 from trajlake.demo.summary import Figures, read_figures
 from trajlake.demo.topic import choose_topic
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.reading.tables import LakeTables, open_lake
 from trajlake.recording.recorder import Recorder
 from trajlake.streams.importing.delivery import Delivery
@@ -47,18 +48,6 @@ class Choices:
     workers: int
     imports: Sequence[str]
     keep: bool
-
-
-class Show(Protocol):
-    """Who is told how far a demo is."""
-
-    def stage(self, text: str) -> None:
-        """Something begins."""
-        ...
-
-    def advance(self, text: str, done: int, total: int, unit: str = "runs") -> None:
-        """So many of all `unit` of the stage `text` are done."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -92,9 +81,12 @@ class Result:
         return self.report.ok and not (self.open_runs or self.not_landed or self.not_counted)
 
 
-def run_demo(settings: Settings, choices: Choices, show: Show, check: Callable[[], None]) -> Result:
+def run_demo(
+    settings: Settings, choices: Choices, show: Progress, check: Callable[[], None], closer: Progress = SILENT
+) -> Result:
     """Run a demo on the lake that `settings` name, on a Kafka of its own whatever else they name.
 
+    show: told each stage. closer: told what goes on within importing, curating and verifying.
     check: called several times a second; what it raises stops the demo and everything that it started.
     Raises DemoError when it cannot go on.
     """
@@ -112,29 +104,29 @@ def run_demo(settings: Settings, choices: Choices, show: Show, check: Callable[[
             check()
             site.check_services()
 
-        runs, imported = _publish(settings, choices, site.folder / "spool", show, check_all)
+        runs, imported = _publish(settings, choices, site.folder / "spool", show, closer, check_all)
         warm_up()
 
         def on_look(open_runs: int, behind: int) -> None:
-            show.advance("landing", len(runs) - open_runs, len(runs))
+            show.reach(len(runs) - open_runs)
 
-        show.stage(f"landing; runs that went silent end as abandoned after {RUN_TIMEOUT_S} s")
+        show.stage(f"landing (runs that went silent end as abandoned after {RUN_TIMEOUT_S} s)", len(runs), "runs")
         with LogView(settings.kafka()) as log:
             open_runs, not_landed = Arrival(settings, lake, log).wait(runs, check_all, on_look)
 
         def on_count(counted: int, skills: int) -> None:
-            show.advance("counting", counted, skills, "skills")
+            show.reach(counted, skills)
 
-        show.stage("counting: rolling statistics of skills")
+        show.stage("counting (rolling statistics of skills)", None, "skills")
         not_counted = wait_for_statistics(lake, settings.events_topic, check_all, on_count)
-        show.stage("curating: policies and quality rules decide what may be trained on")
-        curated = curate(settings, check_all)
+        show.stage("curating (policies and quality rules decide what may be trained on)")
+        curated = curate(settings, check_all, closer)
         show.stage("verifying")
         site.keep = choices.keep
         if not site.goes_on:
             # Everything has landed; they end while the proof is made.
             site.dismiss_services()
-        report, figures = _prove(settings, lake)
+        report, figures = _prove(settings, lake, closer)
         return Result(
             root=lake.root,
             topic=settings.events_topic,
@@ -154,7 +146,7 @@ def run_demo(settings: Settings, choices: Choices, show: Show, check: Callable[[
         )
 
 
-def _pointed_at(servers: str, settings: Settings, lake: LakeTables, show: Show) -> Settings:
+def _pointed_at(servers: str, settings: Settings, lake: LakeTables, show: Progress) -> Settings:
     """The settings with the demo's own Kafka in them, and a topic of it that fits the lake and exists."""
     # The options of another Kafka (TLS, passwords) are neither needed nor shown to this one.
     here = settings.model_copy(update={"bootstrap_servers": servers, "kafka_options": {}})
@@ -172,29 +164,23 @@ def _pointed_at(servers: str, settings: Settings, lake: LakeTables, show: Show) 
 
 
 def _publish(
-    settings: Settings, choices: Choices, spool: Path, show: Show, check: Callable[[], None]
+    settings: Settings, choices: Choices, spool: Path, show: Progress, closer: Progress, check: Callable[[], None]
 ) -> tuple[set[tuple[str, str]], ImportReport | None]:
     """Let the agents work, disturb the log, and import files. Returns what runs that were, by tenant and run id."""
     with LogView(settings.kafka()) as log:
         before = log.ends(settings.events_topic)
     plans = deal(choices.runs, choices.seed)
-    total, done = sum(plan.runs for plan in plans), 0
-
-    def on_done(count: int) -> None:
-        nonlocal done
-        done += count
-        show.advance("agents", done, total)
-
-    show.stage(f"running {total} agents")
+    total = sum(plan.runs for plan in plans)
+    show.stage(f"running {total} agents", total, "runs")
     with _recorders(settings, spool) as recorders, tempfile.TemporaryDirectory(prefix="trajlake-demo-") as folder:
         provider = Provider(*allowance(plans))
         world = World(recorders, provider, Path(folder), threading.Event(), choices.seed)
-        run_all(world, plans, on_done, check)
+        run_all(world, plans, show.advance, check)
     disturb(settings.kafka(), settings.events_topic, before)
     if not choices.imports:
         return world.run_ids, None
     show.stage("importing files")
-    imported, run_ids = _import(settings, choices.imports, check)
+    imported, run_ids = _import(settings, choices.imports, closer, check)
     return world.run_ids | run_ids, imported
 
 
@@ -225,10 +211,10 @@ def _recorders(settings: Settings, spool: Path) -> Iterator[dict[str, Recorder]]
 
 
 def _import(
-    settings: Settings, paths: Sequence[str], check: Callable[[], None]
+    settings: Settings, paths: Sequence[str], closer: Progress, check: Callable[[], None]
 ) -> tuple[ImportReport, set[tuple[str, str]]]:
     published = Published(open_lake(settings.root, storage_options=settings.storage_options).lake, IMPORT_TENANT)
-    published.read_tail(settings.kafka(), settings.events_topic, settings.app_id)
+    published.read_tail(settings.kafka(), settings.events_topic, settings.app_id, closer)
     runs: set[tuple[str, str]] = set()
     with Delivery(settings.kafka(), settings.events_topic) as delivery:
 
@@ -238,16 +224,16 @@ def _import(
             runs.add((tenant, run_id))
             delivery.publish(key, value)
 
-        report = import_files(paths, publish=publish, known=published.known, tenant=IMPORT_TENANT)
+        report = import_files(paths, publish=publish, known=published.known, tenant=IMPORT_TENANT, progress=closer)
     return report, runs
 
 
-def _prove(settings: Settings, lake: LakeTables) -> tuple[Report, Figures]:
+def _prove(settings: Settings, lake: LakeTables, closer: Progress) -> tuple[Report, Figures]:
     """Verify the lake, against the log's ends too, and count what is in it."""
     from trajlake.reading.lag import measure_lag
 
     lake.reopen()
-    report = verify(lake, settings.app_id)
+    report = verify(lake, settings.app_id, progress=closer)
     landed = {(part.topic, part.partition): part.landed_offset for part in report.partitions}
     lags = measure_lag(settings.kafka(), landed, {settings.events_topic}, _LAG_S)
     if lags is None:

@@ -16,6 +16,7 @@ import orjson
 import polars as pl
 import pyarrow.parquet as pq
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.tables import TRAJECTORIES
 from trajlake.exporting.datafiles import ShardWriter
 from trajlake.exporting.erased import ExportError as ExportError
@@ -48,11 +49,11 @@ def export(
     out: Path,
     *,
     overwrite: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = SILENT,
 ) -> Manifest:
     """Make an export of a zone at its version in a new folder, and return its manifest.
 
-    `progress`: told how many of how many runs are done. The folder appears when everything is in it.
+    `progress` counts runs. The folder appears when everything is in it.
     Raises `ExportError`, `WhereError`.
     """
     kind = FORMATS.get(plan.format)
@@ -67,7 +68,7 @@ def export(
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        manifest = _write(zone, plan, kind, partial, progress or (lambda done, total: None))
+        manifest = _write(zone, plan, kind, partial, progress)
         refuse_erased(zone.lake, partial, fence)
         if out.exists():
             shutil.rmtree(out)
@@ -77,9 +78,8 @@ def export(
     return manifest
 
 
-def _write(
-    zone: TrainingZone, plan: Plan, kind: ExportFormat, folder: Path, progress: Callable[[int, int], None]
-) -> Manifest:
+def _write(zone: TrainingZone, plan: Plan, kind: ExportFormat, folder: Path, progress: Progress) -> Manifest:
+    progress.stage("choosing the runs")
     selected = select_runs(zone, plan.where)
     keys = selected if kind.unit == "run" else grouped(selected, plan.group_by)
     left_out: Counter[str] = Counter()
@@ -91,6 +91,7 @@ def _write(
     groups: Counter[str] = Counter()
     used: set[tuple[str, str]] = set()
     done = 0
+    progress.stage("writing", len(keys), "runs")
     for rows in RunReader(zone).parts(keys):
         for unit in _units(kind, rows, keys, done):
             _count_group(kind, unit, groups)
@@ -102,7 +103,7 @@ def _write(
             if any(not isinstance(row, Omission) for row in made):
                 used.update((run["tenant_id"], run["run_id"]) for run in unit)
         done += len(rows)
-        progress(done, len(keys))
+        progress.reach(done)
     return _manifest(zone, plan, folder, writer, selected, used, left_out, groups)
 
 
@@ -181,7 +182,12 @@ def _not_published(zone: TrainingZone, selected: pl.DataFrame) -> dict[str, int]
 
 
 def export_again(
-    zone_at: Callable[[int], TrainingZone], manifest: Manifest, out: Path, *, overwrite: bool = False
+    zone_at: Callable[[int], TrainingZone],
+    manifest: Manifest,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
 ) -> Manifest:
     """Make an export again from its manifest. `zone_at`: the zone at a version.
 
@@ -192,7 +198,7 @@ def export_again(
     if table is None or str(table.metadata().id) != manifest.table_id:
         raise ManifestError(f"was made from another table than {zone.lake.table_uri(TRAJECTORIES.name)}")
     plan = Plan(manifest.format, manifest.where, _group_by(manifest.group_by), manifest.shard_rows)
-    made = export(zone, plan, out, overwrite=overwrite)
+    made = export(zone, plan, out, overwrite=overwrite, progress=progress)
     if made.content_hash != manifest.content_hash:
         changed = [
             f"{name}: {before} then, {now} now"

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from trajlake.expectations.policies import PURPOSES, PolicySet, Purpose
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.governing import evidence
 from trajlake.reading.tables import LakeTables
 from trajlake.transforms.policy.consents import Consents
@@ -51,14 +52,24 @@ class Difference:
 
 
 def compare(
-    lake: LakeTables, a: PolicySet, b: PolicySet, at_us: int, purposes: tuple[Purpose, ...] = PURPOSES
+    lake: LakeTables,
+    a: PolicySet,
+    b: PolicySet,
+    at_us: int,
+    purposes: tuple[Purpose, ...] = PURPOSES,
+    progress: Progress = SILENT,
 ) -> Difference:
-    """Judge every current run under both sets, as of one time, with the consents that have landed."""
+    """Judge every current run under both sets, as of one time, with the consents that have landed.
+
+    progress: counts runs, once they are read.
+    """
+    progress.stage("reading runs, rewards and consents")
     said, graded = evidence.consents(lake), evidence.rewards(lake)
     found = Difference(a.revision, b.revision, 0, dict.fromkeys(purposes, 0), dict.fromkeys(purposes, 0))
     judges = [_remembering(policies, said, at_us) for policies in (a, b)]
-    for facts in evidence.runs(lake):
+    for facts in evidence.runs(lake, progress=progress):
         found.judged += 1
+        progress.advance()
         rewards = graded.get((facts.tenant_id, facts.run_id), [])
         for purpose in purposes:
             before, after = (judge(facts, rewards, purpose) for judge in judges)

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.reading.tables import LakeTables
 from trajlake.transforms.policy.consents import ConsentRecord, Consents
 from trajlake.transforms.policy.facts import RewardFacts, RunFacts
@@ -19,9 +20,12 @@ _REWARD_COLUMNS: Final = ("tenant_id", "run_id", *RewardFacts.__struct_fields__)
 _FRAME_ROWS: Final = 50_000
 
 
-def runs(lake: LakeTables, run_id: str | None = None, tenant_id: str | None = None) -> Iterator[RunFacts]:
-    """Facts of the current rows of runs, some ten thousand read at a time."""
+def runs(
+    lake: LakeTables, run_id: str | None = None, tenant_id: str | None = None, progress: Progress = SILENT
+) -> Iterator[RunFacts]:
+    """Facts of the current rows of runs, some ten thousand read at a time. progress: told how many there are."""
     found = _of(lake.current_runs(), run_id, tenant_id).select(_RUN_COLUMNS).collect(engine="streaming")
+    progress.stage("judging", len(found), "runs")
     for frame in found.iter_slices(_FRAME_ROWS):
         yield from map(RunFacts.from_row, frame.iter_rows(named=True))
 

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import pyarrow as pa
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.tables import TABLES
+from trajlake.reading.datasets import Watch
 from trajlake.reading.tables import LakeTables
 from trajlake.reading.versions import VersionError
 
@@ -150,11 +152,11 @@ class Result:
 
 
 @contextmanager
-def run_query(lake: LakeTables, sql: str) -> Iterator[Result]:
+def run_query(lake: LakeTables, sql: str, progress: Progress = SILENT) -> Iterator[Result]:
     """Run one reading statement over `events`, `steps`, `runs`, `rewards`, `quarantine`, `gaps` and the `current_`
     views.
 
-    Rows are made while they are read. Times are UTC.
+    Rows are made while they are read. Times are UTC. progress: counts the rows of tables that were gone through.
     Raises QueryError for a statement that does not read or does not bind, VersionError for a version that is not there,
     QueryResourceError when it needs too much.
     """
@@ -171,8 +173,10 @@ def run_query(lake: LakeTables, sql: str) -> Iterator[Result]:
         try:
             _confine(connection)
             needed = _needed(connection, sql)
+            progress.stage("running the query", None, "rows")
+            watch = None if progress is SILENT else Watch(progress)
             for name in needed:
-                connection.register(name, lake.dataset(name))
+                connection.register(name, lake.dataset(name, watch))
             for view, (tables, text) in VIEWS.items():
                 if set(tables) <= set(needed):
                     connection.execute(f"CREATE VIEW {view} AS {text}")

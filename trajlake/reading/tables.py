@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote
 
 import polars as pl
@@ -24,6 +24,7 @@ import pyarrow.dataset as pds
 import pyarrow.fs as pafs
 
 from trajlake.expectations.tables import TABLES
+from trajlake.reading.datasets import BoundedDataset, Watch
 from trajlake.reading.scan import Leaves, Scan
 from trajlake.reading.versions import At, VersionError, committed_at, open_table, parse_at
 from trajlake.sinks.lake import TRAINING_TABLES, Lake, transaction_app
@@ -33,22 +34,6 @@ if TYPE_CHECKING:
 
 PartitionId: TypeAlias = tuple[str, int]
 """Kafka topic and partition."""
-
-_SCAN_ROWS: Final = 32_768
-_READ_AHEAD_BATCHES: Final = 2
-_READ_AHEAD_FILES: Final = 2
-
-
-class BoundedDataset(pds.FileSystemDataset):  # type: ignore[misc]  # Arrow is untyped here
-    """An Arrow dataset whose scans hold little ahead of the reader; with Arrow's defaults wide rows take gigabytes."""
-
-    def scanner(self, **options: Any) -> pds.Scanner:
-        ahead = {
-            "batch_size": _SCAN_ROWS,
-            "batch_readahead": _READ_AHEAD_BATCHES,
-            "fragment_readahead": _READ_AHEAD_FILES,
-        }
-        return super().scanner(**{**ahead, **options})
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +135,11 @@ class LakeTables:
         """Rows of some of a table's files, with the contract's columns: for readers that have seen the others."""
         return self._scan_files(name, paths, _contract(name).schema)
 
-    def dataset(self, name: str) -> pds.Dataset:
-        """A table as an Arrow dataset with at least the contract's columns; reads no more than a scan needs."""
+    def dataset(self, name: str, watch: Watch | None = None) -> pds.Dataset:
+        """A table as an Arrow dataset with at least the contract's columns; reads no more than a scan needs.
+
+        watch: told how far its scans are.
+        """
         table = self.delta(name)
         contract = TABLES[name].schema
         if table is None:
@@ -168,7 +156,9 @@ class LakeTables:
         fragments = list(found.get_fragments())
         if not fragments:
             return pds.dataset(schema.empty_table())
-        return BoundedDataset(fragments, schema, found.format, found.filesystem)
+        if watch is None:
+            return BoundedDataset(fragments, schema, found.format, found.filesystem)
+        return watch.dataset(fragments, schema, found.format, found.filesystem, rows=_rows_by_path(table))
 
     def scan(self, name: str, columns: Sequence[str], leaves: Leaves | None = None) -> Iterator[pl.DataFrame]:
         """Rows of a table in frames of some ten thousand, file by file, in memory that does not grow with the table.
@@ -298,6 +288,12 @@ def open_lake(
     from trajlake.streams.settings import load_settings
 
     return LakeTables(load_settings(root=root, storage_options=storage_options).lake(), place)
+
+
+def _rows_by_path(table: DeltaTable) -> dict[str, int]:
+    """Rows of each data file, by its path as the file system has it."""
+    files = pa.table(table.get_add_actions(flatten=True)).select(["path", "num_records"]).to_pylist()
+    return {unquote(file["path"]): file["num_records"] or 0 for file in files}
 
 
 def _contract(name: str) -> pl.DataFrame:

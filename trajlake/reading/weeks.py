@@ -13,6 +13,7 @@ import msgspec
 import polars as pl
 
 from trajlake.expectations.levers import LeverTable, shipped_levers
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.taxonomy import SCORABLE, OutcomeClass
 from trajlake.reading.decisions import read_decisions
 from trajlake.transforms.levers.retro import LeverWeek, SkillWeek, Week, week_bounds
@@ -36,21 +37,34 @@ _NAMES: Final = ("model_provider", "failing_tool", "error_type", "failure_kind")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def read_week(lake: LakeTables, name: str, *, tenant: str | None = None, table: LeverTable | None = None) -> Week:
-    """Everything that the review of an ISO week tells. Raises ValueError for a name that is no week."""
+def read_week(
+    lake: LakeTables,
+    name: str,
+    *,
+    tenant: str | None = None,
+    table: LeverTable | None = None,
+    progress: Progress = SILENT,
+) -> Week:
+    """Everything that the review of an ISO week tells. Raises ValueError for a name that is no week.
+
+    progress: counts skills, hours and levers, once the runs are read.
+    """
     start, end = week_bounds(name)
     table = shipped_levers() if table is None else table
+    progress.stage(f"reading the runs of the week and of {HISTORY_DAYS} days before")
     runs = _runs(lake, start - timedelta(days=HISTORY_DAYS), end, tenant)
-    skills = _skills(runs, start, end, table)
+    skills = tuple(_skills(runs, start, end, table, progress))
+    causes = tuple(_causes(runs, start, end, table.terms.alpha, progress))
+    progress.stage("reading the decisions")
     decisions = [each for each in read_decisions(lake, tenant=tenant) if start <= _moment(each.as_of_us) < end]
     return Week(
         name=name.upper(),
         start=start,
         end=end,
-        skills=tuple(skills),
-        causes=tuple(_causes(runs, start, end, table.terms.alpha)),
+        skills=skills,
+        causes=causes,
         decisions=tuple(decisions),
-        levers=tuple(_levers(lake, runs, start, end, tenant, table)),
+        levers=tuple(_levers(lake, runs, start, end, tenant, table, progress)),
     )
 
 
@@ -72,13 +86,18 @@ def _runs(lake: LakeTables, start: datetime, end: datetime, tenant: str | None) 
     )  # fmt: skip
 
 
-def _skills(runs: pl.DataFrame, start: datetime, end: datetime, table: LeverTable) -> Iterator[SkillWeek]:
+def _skills(
+    runs: pl.DataFrame, start: datetime, end: datetime, table: LeverTable, progress: Progress
+) -> Iterator[SkillWeek]:
     """Each skill with runs in the week; who is named is decided among the skills of its tenant."""
     terms = terms_of(table)
     this = runs.filter(pl.col("ended") >= start)
     before = runs.filter(pl.col("ended").is_between(start - _WEEK, start, closed="left"))
     found: dict[tuple[str, str], tuple[Reading, Reading, dict[str, int], int]] = {}
-    for key, rows in runs.partition_by(_SKILL, as_dict=True, maintain_order=True).items():
+    by_skill = runs.partition_by(_SKILL, as_dict=True, maintain_order=True)
+    progress.stage("comparing each skill with its past", len(by_skill), "skills")
+    for key, rows in by_skill.items():
+        progress.advance()
         month = rows.filter(pl.col("ended") >= end - timedelta(days=30))
         if rows["ended"].max() < start:  # type: ignore[operator]  # of a datetime column that is not empty
             continue
@@ -98,7 +117,9 @@ def _skills(runs: pl.DataFrame, start: datetime, end: datetime, table: LeverTabl
             },
             terms.alpha,
         )
+    progress.stage("judging skills", len(found), "skills")
     for key in sorted(found):
+        progress.advance()
         drop, selection, counts, streak = found[key]
         mine = (pl.col("tenant_id") == key[0]) & (pl.col("skill_name") == key[1])
         week = this.filter(mine)
@@ -131,7 +152,9 @@ def _classes(rows: pl.DataFrame) -> dict[str, int]:
     return dict(rows.group_by("outcome_class").len().sort("outcome_class").iter_rows())
 
 
-def _causes(runs: pl.DataFrame, start: datetime, end: datetime, alpha: float) -> Iterator[tuple[str, Cause]]:
+def _causes(
+    runs: pl.DataFrame, start: datetime, end: datetime, alpha: float, progress: Progress
+) -> Iterator[tuple[str, Cause]]:
     """Common causes that were seen at any hour of the week, as they stood when last seen."""
     from_hour, to_hour = _hour(start), _hour(end)
     counted = (
@@ -139,12 +162,14 @@ def _causes(runs: pl.DataFrame, start: datetime, end: datetime, alpha: float) ->
         .len()
         .sort("tenant_id", "hour", "skill_name", "outcome_class", *_NAMES)
     )
+    progress.stage("looking for common causes", counted.select("tenant_id", "hour").n_unique(), "hours")
     for (tenant,), rows in counted.partition_by("tenant_id", as_dict=True, maintain_order=True).items():
         faults: Faults = new_faults()
         seen: dict[str, Cause] = {}
         known: list[Cause] = []
         by_hour = rows.partition_by("hour", as_dict=True, maintain_order=True)
         for hour in sorted(key[0] for key in by_hour):
+            progress.advance()
             for _, _, skill, outcome, provider, tool, error, kind, count in by_hour[hour,].iter_rows():
                 observe_run(
                     faults, hour, skill, outcome, provider=provider, tool=tool, error_type=error, kind=kind, count=count
@@ -156,14 +181,24 @@ def _causes(runs: pl.DataFrame, start: datetime, end: datetime, alpha: float) ->
 
 
 def _levers(
-    lake: LakeTables, runs: pl.DataFrame, start: datetime, end: datetime, tenant: str | None, table: LeverTable
+    lake: LakeTables,
+    runs: pl.DataFrame,
+    start: datetime,
+    end: datetime,
+    tenant: str | None,
+    table: LeverTable,
+    progress: Progress,
 ) -> Iterator[LeverWeek]:
+    progress.stage("looking for levers that were pulled")
     applied = lake.events().filter(pl.col("type") == "agent.lever.applied")
     applied = applied.with_columns(pl.coalesce("time", "append_time").alias("at"))
     applied = applied.filter(pl.col("at").is_between(start, end, closed="left"))
     if tenant is not None:
         applied = applied.filter(pl.col("tenant_id") == tenant)
-    for owner, at, text in applied.select("tenant_id", "at", "event").sort("at").collect().iter_rows():
+    pulled = applied.select("tenant_id", "at", "event").sort("at").collect()
+    progress.stage("comparing before and after each lever", len(pulled), "levers")
+    for owner, at, text in pulled.iter_rows():
+        progress.advance()
         data: dict[str, Any] = msgspec.json.decode(text).get("data") or {}
         skill = (data.get("skill") or {}).get("name")
         change = " to ".join(str(each) for each in (data.get("change_from"), data.get("change_to")) if each)

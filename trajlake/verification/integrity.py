@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.tables import EVENTS
 from trajlake.reading.tables import LakeTables, PartitionId
 from trajlake.sinks.integrity import (
@@ -142,7 +143,11 @@ _EMPTY: Final = EVENTS.schema.empty_table()
 
 
 def check_integrity(
-    lake: LakeTables, landed: dict[PartitionId, int], app_id: str, outside: Iterable[RecordedHead] = ()
+    lake: LakeTables,
+    landed: dict[PartitionId, int],
+    app_id: str,
+    outside: Iterable[RecordedHead] = (),
+    progress: Progress = SILENT,
 ) -> tuple[list[PartitionIntegrity], list[Faults]]:
     """Hash the ledger at its pinned version up to what has landed, and compare.
 
@@ -164,7 +169,7 @@ def check_integrity(
         for (topic, partition), last in landed.items()
     }
     found: list[Faults] = []
-    for key, end, rows in LedgerWalk(lake, _ALL).stretches(landed):
+    for key, end, rows in LedgerWalk(lake, _ALL, progress).stretches(landed):
         parts[key].extend(rows, end)
         found.append(_columns(key, rows))
     for key, part in parts.items():

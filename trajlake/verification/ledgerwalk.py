@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.tables import EVENTS
 from trajlake.reading.scan import SMALL_BYTES
 from trajlake.reading.tables import LakeTables, PartitionId
@@ -37,11 +38,13 @@ class _Unit:
 
 
 class LedgerWalk:
-    """One walk over `events` at its pinned version."""
+    """One walk over `events` at its pinned version. `progress` counts files of the first pass, then rows."""
 
-    def __init__(self, lake: LakeTables, columns: Sequence[str]) -> None:
+    def __init__(self, lake: LakeTables, columns: Sequence[str], progress: Progress = SILENT) -> None:
         self._lake = lake
         self._columns = list(columns)
+        self._progress = progress
+        self._rows = 0
         self._open_file: tuple[str, pq.ParquetFile] | None = None
         self._unread: dict[PartitionId, list[tuple[int, int]]] = {}
         self._units: list[_Unit] = []
@@ -53,6 +56,7 @@ class LedgerWalk:
         Offsets never go back within a partition, each comes once, and none is above what has `landed`.
         """
         self._survey()
+        self._progress.stage("hashing the ledger", self._rows, "rows")
         done: set[int] = set()
         ends = dict.fromkeys(landed, -1)
         while (number := self._next(done)) is not None:
@@ -69,6 +73,7 @@ class LedgerWalk:
         if table is None:
             return
         files = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
+        self._progress.stage("finding the ledger's rows", len(files), "files")
         for item in files:
             path = f"{self._lake.lake.table_path('events')}/{unquote(item['path'])}"
             file = self._file(path, item["size_bytes"])
@@ -78,8 +83,10 @@ class LedgerWalk:
                 lows = frame.group_by("topic", "partition").agg(pl.col("offset").min())
                 unit.lowest = {(topic, partition): low for topic, partition, low in lows.rows()}
                 self._units.append(unit)
+                self._rows += len(frame)
                 for key, low in unit.lowest.items():
                     self._unread.setdefault(key, []).append((low, len(self._units) - 1))
+            self._progress.advance()
         for places in self._unread.values():
             places.sort(reverse=True)
 
@@ -112,6 +119,7 @@ class LedgerWalk:
             for name, kind in ((name, EVENTS.schema.field(name).type) for name in self._columns)
         }
         rows = pa.table(columns)
+        self._progress.advance(rows.num_rows)
         for topic, partition in unit.lowest:
             own = (
                 rows

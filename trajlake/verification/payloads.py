@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from trajlake.expectations.events import PAYLOAD_MARKER
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.sinks import payloads
 from trajlake.sinks.lake import Lake
 from trajlake.transforms.reconcile.faults import MAX_LISTED, Fault, FaultCode, Faults
@@ -121,7 +122,7 @@ class PayloadRefs:
         self._known.setdefault(folder, {}).setdefault(reference, _Referrer(table, place))
 
 
-def check_payloads(lake: Lake, refs: PayloadRefs, *, deep: bool) -> Iterator[Faults]:
+def check_payloads(lake: Lake, refs: PayloadRefs, *, deep: bool, progress: Progress = SILENT) -> Iterator[Faults]:
     """Whether everything referred to is stored with its size; `deep` reads it and compares the hash too."""
     if refs.malformed_count:
         yield Faults(FaultCode.PAYLOAD_REFERENCE, refs.malformed_count, refs.malformed)
@@ -130,6 +131,7 @@ def check_payloads(lake: Lake, refs: PayloadRefs, *, deep: bool) -> Iterator[Fau
         for reference, referrer in wanted.items():
             path = lake.payload_path(folder.tenant_id, reference.sha256, quarantined=folder.quarantined)
             problem = _judge(lake, path, reference, sizes.get(reference.sha256), deep)
+            progress.advance()
             if problem is not None:
                 code, detail = problem
                 place = {**referrer.place, "sha256": reference.sha256}

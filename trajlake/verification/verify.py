@@ -18,8 +18,10 @@ import numpy as np
 import polars as pl
 
 from trajlake.expectations.events import ERASED_TYPE
+from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.reasons import LogGap
 from trajlake.expectations.tables import TABLES
+from trajlake.reading.scan import Leaves
 from trajlake.reading.tables import LakeTables, PartitionId
 from trajlake.sinks.integrity import RecordedHead
 from trajlake.transforms.reconcile import accounting
@@ -43,20 +45,30 @@ FIRST_BATCH_S: Final = 10.0
 """How long the very first batch may take from its first table to `events`."""
 
 
+_READ: Final = ("quarantine", "gaps", "erasure_marks", "runs", "events", "steps", "rewards", "consents")
+"""Tables whose rows are read, all of them once."""
+
+
 def verify(
-    lake: LakeTables, app_id: str, *, deep: bool = False, integrity: bool = False, heads: Iterable[RecordedHead] = ()
+    lake: LakeTables,
+    app_id: str,
+    *,
+    deep: bool = False,
+    integrity: bool = False,
+    heads: Iterable[RecordedHead] = (),
+    progress: Progress = SILENT,
 ) -> Report:
     """Check a lake at its pinned versions.
 
     app_id: names the flow in the tables' transactions (setting `app_id`). deep: also look for payload references in the
     events themselves, and hash every payload that is referred to. integrity: also hash the ledger's rows and compare
-    with what was noted when they landed, and with `heads` that were kept outside the lake.
+    with what was noted when they landed, and with `heads` that were kept outside the lake. progress: counts rows.
     """
     began = time.monotonic()
-    report = _Verification(lake, app_id, deep).run(began)
+    report = _Verification(lake, app_id, deep, progress).run(began)
     if integrity:
         landed = {(part.topic, part.partition): part.landed_offset for part in report.partitions}
-        report.integrity, found = check_integrity(lake, landed, app_id, heads)
+        report.integrity, found = check_integrity(lake, landed, app_id, heads, progress)
         report.add(gather(found))
         report.seconds = round(time.monotonic() - began, 3)
     return report
@@ -67,6 +79,7 @@ class _Verification:
     lake: LakeTables
     app_id: str
     deep: bool
+    progress: Progress
     found: list[Faults] = field(default_factory=list)
     checked: dict[str, int] = field(default_factory=dict)
     _statements: list[pl.DataFrame] = field(default_factory=list)
@@ -78,11 +91,13 @@ class _Verification:
         self.landed = self.lake.landed(self.app_id)
         self._limit = _landed_frame(self.landed)
         refs = PayloadRefs()
+        self.progress.stage("reading the tables", sum(self.lake.describe(name).rows or 0 for name in _READ), "rows")
         self.books = {key: Book(PartitionReport(*key, last)) for key, last in self.landed.items()}
         self._read_side_tables(refs)
         runs = self._read_runs()
         self.lives = Lives(runs)
         ledger = self._read_events(refs)
+        self.progress.name("accounting for every offset")
         accounts, wrong = close_books(self.books)
         self.found += wrong
         totals = ledger.runs()
@@ -92,7 +107,9 @@ class _Verification:
         self.found += check_consents(
             self._read_consents(), self._placed(self._statements), self._placed(self._tombstones)
         )
-        self.found += check_payloads(self.lake.lake, refs, deep=self.deep)
+        self.progress.stage("looking for stored content", len(refs), "payloads")
+        self.found += check_payloads(self.lake.lake, refs, deep=self.deep, progress=self.progress)
+        self.progress.stage("comparing")
         self.checked["payloads"] = len(refs)
         faults = gather(self.found)
         self._name([fault for group in faults.values() for fault in group.listed])
@@ -111,10 +128,16 @@ class _Verification:
 
     # Reading
 
+    def _scan(self, name: str, columns: Iterable[str], leaves: Leaves | None = None) -> Iterator[pl.DataFrame]:
+        self.progress.name(f"reading {name}")
+        for frame in self.lake.scan(name, [*columns], leaves):
+            yield frame
+            self.progress.advance(len(frame))
+
     def _landed_rows(self, name: str, columns: Iterable[str]) -> Iterator[pl.DataFrame]:
         """Rows of a side table at or below what has landed; those above are on their way."""
         self.checked[name] = 0
-        for frame in self.lake.scan(name, [*_PLACE, *columns]):
+        for frame in self._scan(name, [*_PLACE, *columns]):
             kept = self._below_landed(frame)
             self.checked[name] += len(kept)
             yield kept
@@ -125,7 +148,7 @@ class _Verification:
 
     def _read_side_tables(self, refs: PayloadRefs) -> None:
         self.checked["quarantine"] = self.checked["gaps"] = 0
-        for frame in self.lake.scan("quarantine", [*_PLACE, "tenant_id", "payload_ref"]):
+        for frame in self._scan("quarantine", [*_PLACE, "tenant_id", "payload_ref"]):
             for key, part in _by_partition(frame):
                 book = self.books[key]
                 ranges = accounting.compress(part["offset"].to_numpy())
@@ -134,7 +157,7 @@ class _Verification:
             referring = frame.filter(pl.col("payload_ref").is_not_null())
             if len(referring):
                 refs.add_rows("quarantine", self._below_landed(referring))
-        for frame in self.lake.scan("gaps", [*_PLACE, "first_offset", "code"]):
+        for frame in self._scan("gaps", [*_PLACE, "first_offset", "code"]):
             for key, part in _by_partition(frame):
                 for code, rows in part.partition_by("code", as_dict=True).items():
                     ranges = accounting.spans(rows["first_offset"].to_numpy(), rows["offset"].to_numpy())
@@ -142,7 +165,7 @@ class _Verification:
                     (book.holes if code[0] == LogGap.HOLE else book.lost).append(ranges)
                     self.checked["gaps"] += len(ranges)
 
-        for frame in self.lake.scan("erasure_marks", _PLACE):
+        for frame in self._scan("erasure_marks", _PLACE):
             for key, part in _by_partition(frame):
                 if key in self.books:
                     self.books[key].erased.append(accounting.compress(part["offset"].unique().to_numpy()))
@@ -165,7 +188,7 @@ class _Verification:
         ids: list[np.ndarray[Any, np.dtype[np.uint64]]] = []
         columns = ["tenant_id", "run_id", "id", "sequence", "type", *(["event"] if self.deep else [])]
         self.checked["events"] = 0
-        for frame in self.lake.scan("events", [*_PLACE, *columns]):
+        for frame in self._scan("events", [*_PLACE, *columns]):
             self.checked["events"] += len(frame)
             for key, part in _by_partition(frame):
                 self.books[key].events.append(accounting.compress(part["offset"].to_numpy()))
@@ -219,7 +242,7 @@ class _Verification:
         parts = []
         orphans = []
         self.checked["steps"] = 0
-        for frame in self.lake.scan("steps", [*_NAMES, "offset", *columns, "source"], _STEP_LEAVES):
+        for frame in self._scan("steps", [*_NAMES, "offset", *columns, "source"], _STEP_LEAVES):
             kept = self._below_landed(frame).with_columns(run_key())
             self.checked["steps"] += len(kept)
             parts.append(kept.select("key", "offset", *columns))
