@@ -7,6 +7,7 @@ replacing inside the literals changes nothing else, and the result parses becaus
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -69,25 +70,46 @@ def looks_like_json(text: str) -> bool:
     return len(stripped) > 1 and (stripped[0] + stripped[-1]) in ("{}", "[]", '""')
 
 
+def is_json(text: str, max_depth: int) -> bool:
+    """Whether a text is one JSON object, array or string. Raises DepthLimit where it nests deeper than can be read."""
+    if not looks_like_json(text):
+        return False
+    try:
+        msgspec.json.decode(str(text))
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
+    except RecursionError:
+        raise DepthLimit("max_depth", max_depth) from None
+    return True
+
+
+def within_literals(text: str, low: int, high: int) -> Iterator[tuple[int, int, bool]]:
+    """The parts of a range of JSON text that lie in its literals, so that replacing them leaves its structure: content
+    of strings, and whole numbers (True)."""
+    for found in _TOKEN.finditer(text):
+        group = 1 if found[1] is not None else 3
+        start, end = found.span(group)
+        if start >= high and found[2] is None:
+            return
+        if found[2] is None and end > low:
+            if group == 1:
+                if max(start, low) < min(end, high):
+                    yield max(start, low), min(end, high), False
+            elif found[3][:1] in "-0123456789":
+                yield start, end, True
+
+
 def read(text: str, max_depth: int) -> Any | None:
     """Read JSON text to dicts, lists and scalars, whose strings are `Literal` and whose integers are `Number`.
 
     None where the text is no JSON object, array or string, or where an object names a key twice (a dict could not hold
     both, so the caller searches such text as plain text). Raises DepthLimit above `max_depth` levels.
     """
-    if not looks_like_json(text):
-        return None
-    try:
-        msgspec.json.decode(str(text))
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return None
-    except RecursionError:
-        raise DepthLimit("max_depth", max_depth) from None
-    return _build(text, max_depth)
+    return build(text, max_depth) if is_json(text, max_depth) else None
 
 
-def _build(text: str, max_depth: int) -> Any | None:
-    """Build the value of valid JSON text without recursion."""
+def build(text: str, max_depth: int) -> Any | None:
+    """Build the value of valid JSON text without recursion; None where an object names a key twice."""
     root: list[Any] = []
     stack: list[Any] = [root]
     keys: list[Literal | None] = [None]

@@ -14,7 +14,7 @@ MARKER: Final = "[redacted:%s]"
 
 _OURS: Final = re.compile(r"\[redacted:([a-z0-9][a-z0-9-]{1,40})\](?:#\d{1,4})?")
 _PSEUDONYM: Final = re.compile(r"\[([a-z0-9][a-z0-9-]{1,40}):[a-p]{16}\]")
-_EITHER: Final = re.compile(r"\[(?:REDACTED:([a-z0-9][a-z0-9-]{1,40})|([a-z0-9][a-z0-9-]{1,40}):[a-p]{16})\]")
+_EITHER: Final = re.compile(r"\[(?:redacted:([a-z0-9][a-z0-9-]{1,40})|([a-z0-9][a-z0-9-]{1,40}):[a-p]{16})\]")
 _NEUTRAL_WORDS: Final = (
     "secret|password|passwd|pwd|pass|token|key|api[_-]?key|db|email|phone|name|person|pii|ip|card|id|value"
     "|data|content|user"

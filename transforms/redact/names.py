@@ -87,9 +87,15 @@ def words_of(name: str) -> tuple[str, ...]:
     return tuple(words)
 
 
+_STAND_IN: Final = re.compile(r"\[(?:redacted:[a-z0-9][a-z0-9-]{1,40}|[a-z0-9][a-z0-9-]{1,40}:[a-p]{16})\]")
+
+
 @lru_cache(maxsize=65536)
 def strength_of(name: str) -> Strength:
-    """How surely a field of this name holds a secret. Names longer than 120 characters say nothing."""
+    """How surely a field of this name holds a secret. Names longer than 120 characters say nothing, nor does what
+    stands for something that was removed from a name."""
+    if "[" in name:
+        name = _STAND_IN.sub("", name)
     if len(name) > 120:
         return Strength.NONE
     words = words_of(name)

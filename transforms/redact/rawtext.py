@@ -44,11 +44,12 @@ class NeedsWalk(Exception):
     """The event cannot be judged string by string."""
 
 
-def places_of(raw: bytes, calls: list[Call]) -> list[Place]:
-    """The strings of a JSON document that hold the calls, in order. `calls` are ascending ends of signs.
+def places_of(raw: bytes, calls: list[Call], names: frozenset[int]) -> list[Place]:
+    """The strings of a JSON document that hold the calls, in order. `calls` are ascending ends of signs; `names` are
+    the rules that a key calls for its value.
 
-    Raises NeedsWalk where a call is in no string, in an element of a list, in a key whose value is no string, or where
-    what stands beside it decides.
+    Raises NeedsWalk where a call is in no string, in an element of a list, in a key that may hold a finding itself or
+    whose value is no string, or where what stands beside it decides.
     """
     found: dict[int, Place] = {}
     start = end = -1
@@ -69,7 +70,7 @@ def places_of(raw: bytes, calls: list[Call]) -> list[Place]:
             place = _value_place(raw, start, end, called)
         else:
             value = mark.end()
-            if raw[value : value + 1] != b'"':
+            if raw[value : value + 1] != b'"' or not called <= names:
                 raise NeedsWalk
             place = _value_place(raw, value + 1, _end_of_string(raw, value + 1), called)
         known = found.get(place.start)

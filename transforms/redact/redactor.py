@@ -77,6 +77,8 @@ class Redactor:
         self._prefilter = self._detector.prefilter
         self._search = Search(rules, self._detector, limits)
         self._stand_ins = StandIns(rules, chosen, pseudonyms)
+        # A key calls these because of its value; whatever else it calls may stand in itself.
+        self._names = frozenset(i for i, rule in enumerate(rules) if rule.finder == "assigned")
         # What needs more than one string to be judged: lists of pieces, private keys, manifests and web keys.
         self._alone = frozenset(
             [
@@ -181,7 +183,7 @@ class Redactor:
         texts: list[str] = []
         counts: list[Counts] = []
         last = 0
-        for place in places_of(raw, calls):
+        for place in places_of(raw, calls, self._names):
             text = place.text(raw)
             settled = self._settle_string(raw, place, text, tenant)
             if settled is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -53,7 +54,10 @@ class Search:
         if not text or (not leaf.strength and text in self._clean):
             return []
         if leaf.kind == NUMBER:
-            spans = self._detector.find(text, leaf.name, leaf.strength)
+            # As the fast pass calls numbers: what is redacted must not depend on what else is in the event.
+            named = "" if isinstance(leaf.path and leaf.path[1], int) else leaf.name
+            called = self._detector.prefilter.rules_in(f"{{{json.dumps(named)}:{text}}}".encode())
+            spans = self._detector.find(text, leaf.name, leaf.strength, called=called)
             whole = bool(spans) and spans[0].end - spans[0].start >= len(text.lstrip("-"))
             return [Span(0, len(text), spans[0].rule, text)] if whole else []
         spans = self._detector.find(text, leaf.name, leaf.strength, depth, self.in_json)
@@ -73,11 +77,15 @@ class Search:
 
     def in_json(self, text: str, depth: int) -> list[Span] | None:
         """Findings in a text that is JSON, as spans of that text; None where it is none."""
-        value = jsontext.read(text, self._limits.max_depth)
-        if value is None:
+        if not jsontext.is_json(text, self._limits.max_depth):
             return None
         if depth > self._limits.max_decode:
             raise DepthLimit("max_decode", self._limits.max_decode)
+        value = jsontext.build(text, self._limits.max_depth)
+        if value is None:
+            # A key stands twice: searched as plain text, and its structure left alone.
+            found = self._detector.find(text, "", Strength.NONE, depth)
+            return [part for span in found for part in _in_literals(text, span)]
         layout = lay_out(value, self._limits.max_depth)
         literals = list(literals_in(value))
         spans: list[Span] = []
@@ -110,11 +118,17 @@ class Search:
             start += len(text)
             if low >= high:
                 continue
-            piece = Span(low, high, span.rule, span.value, quiet=not first)
-            first = False
             spans = edits.setdefault(index, [])
-            if not any(own.start <= low and high <= own.end for own in spans):
-                spans.append(piece)
+            known = any(own.start <= low and high <= own.end for own in spans)
+            if not known and jsontext.is_json(text, self._limits.max_depth):
+                if high - low == span.end - span.start:
+                    # Its own JSON was judged literal by literal; joined, it was read as plain text.
+                    known = True
+                else:
+                    low, high = 0, len(text)
+            if not known:
+                spans.append(Span(low, high, span.rule, span.value, quiet=not first))
+            first = False
             edits[index] = self._detector.settle(layout.leaves[index].text, spans)
             if not edits[index]:
                 del edits[index]
@@ -142,3 +156,13 @@ class Search:
                     opened.append(index)
             else:
                 contiguous = False
+
+
+def _in_literals(text: str, span: Span) -> list[Span]:
+    """A finding in JSON text that was searched as plain text, in the literals that hold it."""
+    parts = list(jsontext.within_literals(text, span.start, span.end))
+    quotes = {True: 0, False: -1}
+    return [
+        span._replace(start=low, end=high, quotes=quotes[number], quiet=(span.quiet or place > 0) and not number)
+        for place, (low, high, number) in enumerate(parts)
+    ]

@@ -98,8 +98,14 @@ def _strings_follow(raw: bytes, end: int) -> bool:
     return _STRINGS(raw, end) is not None
 
 
+_ESCAPED: Final = (
+    *("\\" * count + '"' for count in (1, 3, 7, 15, 31)),
+    *("\\" * count + "n" for count in (1, 2, 4, 8, 16)),
+)
+"""A quote, or a new line, at each level of JSON in strings."""
 SPLIT_SIGNS: Final[tuple[Sign, ...]] = tuple(
-    Sign(re.escape(opening), _strings_follow) for opening in ('["', '[ "', '[\\"', '[\\\\\\"', "[\n", "[\\n")
+    Sign(re.escape(opening), _strings_follow)
+    for opening in ('["', '[ "', "[\n", *(f"[{gap}{written}" for written in _ESCAPED for gap in ("", " ")))
 )
 STREAMED_SIGNS: Final[tuple[Sign, ...]] = tuple(
     Sign(rf'(?i:"{field}){end}') for field in sorted(STREAM_FIELDS) for end in ('"', r"\\")
