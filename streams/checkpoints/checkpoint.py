@@ -19,6 +19,7 @@ import polars as pl
 
 from trajlake.expectations.suites.suite import Expectation, Suite, SuiteError
 from trajlake.expectations.taxonomy import OutcomeClass
+from trajlake.streams.checkpoints.reads import columns_read
 from trajlake.streams.checkpoints.results import CheckpointReport, ExpectationResult, Number
 from trajlake.transforms.gate.batchframe import Baseline
 
@@ -208,14 +209,14 @@ def _first_line(error: Exception) -> str:
 
 
 def _for_pandas(frame: pl.DataFrame, suite: Suite) -> Any:
-    """The columns that can be judged: flat ones. Long texts that no rule names stay behind."""
-    named = {column for expectation in suite.expectations for column in expectation.columns}
-    kept = [
-        name
-        for name, kind in frame.schema.items()
-        if not kind.is_nested() and (name in named or name not in ("input", "output"))
-    ]
-    return frame.select(kept).to_pandas()
+    """The columns that can be judged, flat ones, as far as rules read them: each costs Great Expectations a hash, and a
+    look-up a rule. Long texts that no rule names stay behind in any case."""
+    read = columns_read(suite)
+    if read is None:
+        named = {column for expectation in suite.expectations for column in expectation.columns}
+        read = set(frame.columns) - ({"input", "output"} - named)
+    kept = [name for name, kind in frame.schema.items() if not kind.is_nested() and name in read]
+    return frame.select(kept or frame.columns[:1]).to_pandas()
 
 
 def scrub(expectation: Expectation, result: Any, values: int) -> ExpectationResult:

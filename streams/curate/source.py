@@ -155,13 +155,13 @@ class Source:
     def _in_contract(self, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         """Columns in the order asked for and the contract's types; what an older file lacks is null."""
         schema = TABLES[self.name].schema
+        present = dict(zip(rows.column_names, rows.columns, strict=True))
         arrays = []
         for name in columns:
             kind = schema.field(name).type
-            if name not in rows.column_names:
-                arrays.append(pa.chunked_array([pa.nulls(rows.num_rows, kind)]))
-                continue
-            column = rows.column(name)
+            column = present.get(name)
+            if column is None:
+                column = pa.chunked_array([pa.nulls(rows.num_rows, kind)])
             arrays.append(column if column.type == kind else column.cast(kind))
         return pa.table(arrays, schema=pa.schema([pa.field(name, schema.field(name).type) for name in columns]))
 

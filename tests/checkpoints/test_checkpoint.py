@@ -14,6 +14,7 @@ import pytest
 from tests.checkpoints.batches import MARK, batch
 from trajlake.expectations.suites.suite import Severity, Suite, SuiteError, load_suites, read_suite
 from trajlake.streams.checkpoints.checkpoint import AGGREGATES, OWN, run_checkpoint
+from trajlake.streams.checkpoints.reads import columns_read
 from trajlake.streams.checkpoints.results import CheckpointReport
 from trajlake.transforms.gate.batchframe import baseline_of
 
@@ -43,6 +44,48 @@ def test_the_same_batch_gives_the_same_report(publication: Suite) -> None:
     once, again = (run_checkpoint(batch(), publication) for _ in range(2))
     assert once == again
     assert CheckpointReport.from_dict(json.loads(json.dumps(once.to_dict()))) == once
+
+
+def test_a_batch_is_judged_by_the_columns_that_the_rules_read(publication: Suite) -> None:
+    read = columns_read(publication)
+    assert read is not None
+    assert read < set(batch().columns)
+    ends = ["timeout"] * 40 + ["completed"] * 80
+    uneven = batch(end_state=ends, tool_error_count=1, group_id=[f"g{n // 3}" for n in range(120)], step_count=0)
+    known: dict[str, Any] = {"baseline": baseline_of(batch(tool_error_count=0)), "excluded": {"timeout": 40}}
+    assert run_checkpoint(uneven.select(sorted(read)), publication, **known) == run_checkpoint(
+        uneven, publication, **known
+    )
+
+
+CLOSED = {"type": "comparison", "column": {"name": "end_state"}, "operator": "==", "parameter": "completed"}
+FREE = "end_state == 'completed'"
+
+
+@pytest.mark.parametrize(
+    ("entry", "read"),
+    [
+        ({"type": "expect_table_row_count_to_be_between", "kwargs": {"min_value": 1}}, set()),
+        ({"type": "expect_table_column_count_to_be_between", "kwargs": {"min_value": 1}}, None),
+        ({"type": "expect_groups_to_be_complete", "kwargs": {"min_share": 0.9}}, {"tenant_id", "run_id", "group_id"}),
+        ({"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "skill_name"}}, {"skill_name"}),
+        (
+            {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "output", "row_condition": CLOSED}},
+            {"output", "end_state"},
+        ),
+        (
+            {
+                "type": "expect_column_values_to_not_be_null",
+                "kwargs": {"column": "output", "row_condition": FREE, "condition_parser": "pandas"},
+            },
+            None,
+        ),
+    ],
+)
+def test_columns_that_a_rule_reads(entry: dict[str, Any], read: set[str] | None) -> None:
+    suite = suite_of(entry)
+    assert columns_read(suite) == read
+    assert run_checkpoint(batch(), suite).success
 
 
 @pytest.mark.parametrize(

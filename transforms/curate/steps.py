@@ -82,7 +82,7 @@ def _membership(held: pl.DataFrame, runs: int) -> Membership:
 
 def nested_steps(steps: pa.Table, members: Membership) -> pa.ListArray:
     """`trajectories.steps`: list of structs, one list a run."""
-    taken = steps.take(pa.array(members.rows)).combine_chunks()
+    taken = steps.take(pa.array(members.rows))
     own = pc.and_(pc.equal(_column(taken, "source"), "agent"), pc.invert(_column(taken, "is_copied_context")))
     computed = {"trains": own, "tokens_usable": tokens_usable(taken)}
     fields = list(TRAJECTORY_STEP)
@@ -119,5 +119,6 @@ def tokens_usable(steps: pa.Table) -> pa.Array:
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
+    """A column in one piece; one that is in one piece already is not copied."""
     column = table.column(name)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
