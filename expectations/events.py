@@ -27,6 +27,7 @@ CONTENT_TYPE: Final = "application/cloudevents+json"
 TICK_SOURCE: Final = "trajlake/land"
 TICK_KEY: Final = b"trajlake/tick"
 """Kafka key of ticks. Who may write to the topic is for its access list to say; this only catches accidents."""
+RECLASSIFY_SOURCE: Final = "trajlake/reclassify"
 ERASED_TYPE: Final = "trajlake.erased"
 """Type of what stands in the ledger in the place of an event that was erased: its offset, its tenant, nothing of it."""
 ERASED_ID: Final = "erased"
@@ -50,6 +51,9 @@ ExitCode = Annotated[int, Meta(ge=-(2**31), le=2**32 - 1)]
 """Signed, or unsigned as Windows has them."""
 Sequence = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 Age = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+Offset = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+Number = Annotated[int, Meta(ge=0, le=2**31 - 2)]
+"""A revision, so that one more fits into a column."""
 Milliseconds = Annotated[float, Meta(ge=0.0)]
 HttpStatus = Annotated[int, Meta(ge=100, le=999)]
 AnnotatorKind = Literal["code", "model", "human", "self"]
@@ -427,6 +431,37 @@ class Tick(Struct, kw_only=True, omit_defaults=True):
     """Closed runs older than this are forgotten; what arrives later is a fragment of its own."""
 
 
+class StepRevision(Struct, kw_only=True, omit_defaults=True):
+    """A row of `steps`."""
+
+    step_index: Number
+    """Order of the step within its run."""
+    revision: Number
+    """Revision of its newest row."""
+
+
+class Reclassify(Struct, kw_only=True, omit_defaults=True):
+    """`trajlake.reclassify`: an operator asks that a closed run is classified again, by the failure rules of now.
+
+    It asks and does not tell: what the run comes to, the worker finds from the run's own events in the ledger.
+    """
+
+    classifier_revision: Text
+    """Rules that it is to be classified by; a worker under others refuses."""
+    first_offset: Offset
+    """Offset of the run's first event."""
+    offset: Offset
+    """Offset of the run's newest row in `runs`."""
+    revision: Number
+    """Revision of that row."""
+    steps: Annotated[list[StepRevision], Meta(max_length=100_000)] = msgspec.field(default_factory=list)
+    """Steps that are to be written again."""
+    seen: Offset
+    """Offset up to which the tables had been read. What changed the run behind it makes the request void."""
+    requested_by: Text | None = None
+    """Who asks."""
+
+
 class Envelope(Struct, kw_only=True, tag_field="type", omit_defaults=True):
     """CloudEvents 1.0 attributes of every event. Extension names are lower-case alphanumerics by its rules."""
 
@@ -513,6 +548,10 @@ class TickEvent(Runless, kw_only=True, tag="trajlake.tick"):
     data: Tick
 
 
+class ReclassifyEvent(Unsequenced, kw_only=True, tag="trajlake.reclassify"):
+    data: Reclassify
+
+
 Event = (
     RunStartedEvent
     | ModelRespondedEvent
@@ -526,6 +565,7 @@ Event = (
     | ConsentChangedEvent
     | LeverAppliedEvent
     | TickEvent
+    | ReclassifyEvent
 )
 
 EVENT_TYPES: Final[dict[str, type[Struct]]] = {
@@ -543,9 +583,14 @@ EVENT_TYPES: Final[dict[str, type[Struct]]] = {
         ConsentChangedEvent,
         LeverAppliedEvent,
         TickEvent,
+        ReclassifyEvent,
     )
 }
 """Event type -> struct of the whole event (envelope and `data`)."""
+
+
+OWN_TYPES: Final = frozenset(str(cls.__struct_config__.tag) for cls in (TickEvent, ReclassifyEvent))
+"""Types that trajlake itself writes into the log: no part of any run."""
 
 
 def tenant_of_topic(topic: str) -> str | None:

@@ -130,6 +130,20 @@ _EXAMPLES: Final = (
         },
         source="trajlake/land",
     ),
+    _event(
+        "trajlake.reclassify",
+        None,
+        {
+            "classifier_revision": "15bf7f4a4a6fdbde",
+            "first_offset": 1204,
+            "offset": 1251,
+            "revision": 0,
+            "steps": [{"step_index": 3, "revision": 0}],
+            "seen": 90112,
+            "requested_by": "ops",
+        },
+        source="trajlake/reclassify",
+    ),
 )
 
 EVENT_EXAMPLES: Final[dict[str, dict[str, Any]]] = {event["type"]: event for event in _EXAMPLES}

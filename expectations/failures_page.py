@@ -13,7 +13,8 @@ from trajlake.expectations.taxonomy import SCORABLE
 _INTRO: Final = """# How failures are told apart
 
 Printed from `expectations/failure_rules.toml` by `trajlake contract failures --markdown`; change it there. Revision
-`{revision}` (it stands in `classifier_revision` of every step and run; a change of the rules changes it).
+`{revision}` (it stands in `classifier_revision` of every step and run; a change of the rules changes it). After that
+`trajlake reclassify` [runs history through the new rules](reclassification.md).
 
 Only some classes speak of a skill's quality. All others are counted and shown, and kept out of the quality rate: an
 account that runs out of quota says nothing about the skills that ran on it.

@@ -25,7 +25,7 @@ from trajlake.expectations.taxonomy import FailureKind, OutcomeClass
 
 Schema = dict[str, Any]
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-CONTRACT_VERSION: Final = "1.1"
+CONTRACT_VERSION: Final = "1.2"
 """Major: a reader or producer that knew the one before may break. Minor: reworded, or more than before."""
 
 _UNITS: Final = {

@@ -117,7 +117,12 @@ LAND_GAP_OFFSETS = _declare(
     "Offsets at which the log held no record for us; `below_retention` is a loss that was declared.",
     ("code",), values=tuple(LogGap))
 LAND_RUNS = _declare(
-    LAND, Kind.COUNTER, "land_runs_total", "Rows of closed runs, revisions included, by outcome class.",
+    LAND, Kind.COUNTER, "land_runs_total",
+    "Rows of closed runs, by outcome class; revisions that late events made included.",
+    ("outcome",), values=tuple(CLASSES))
+LAND_RECLASSIFIED = _declare(
+    LAND, Kind.COUNTER, "land_reclassified_runs_total",
+    "Rows of runs that `trajlake reclassify` asked to classify again, by the new outcome class.",
     ("outcome",), values=tuple(CLASSES))
 LAND_RUN_GAPS = _declare(
     LAND, Kind.COUNTER, "land_run_gaps_total", "What closed runs are known to miss, by code.",

@@ -49,6 +49,8 @@ class Reason(StrEnum):
     """The tenant's data may only lie in a root of its own; nothing of the record is stored here but its hash."""
     ERASED = "erased"
     """It belonged to a subject or run that was erased; nothing of it is kept but its offset."""
+    OTHER_RULES = "other_rules"
+    """It asks for a run to be classified by other failure rules than the worker's."""
 
 
 class Stage(StrEnum):

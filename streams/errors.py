@@ -5,8 +5,10 @@ StreamError
 ├── DeliveryFailed          events that an import published were refused (importing/delivery.py)
 ├── LogReplaced             terminal: the topic is not the one that the lake was landed from
 ├── LogTooShort             terminal: the tables know offsets that the log never reached
+├── NothingLands            transient: what is in the log does not land (keeping/asking.py)
 ├── NotAuthorized           terminal until granted: Kafka refuses the topic or the group to this worker
 ├── OffsetBelowRetention    terminal until decided: the log no longer holds the next offset
+├── OtherRules              terminal until upgraded: workers classify by other rules (keeping/asking.py)
 └── WorkerFailed            one of these, or a table that does not fit, stopped a land worker (land/supervisor.py)
 """
 

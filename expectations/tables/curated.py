@@ -62,7 +62,18 @@ EXCLUSIONS: Final = list_of_structs(("code", STR), ("rule", STR), ("detail", STR
 SCAN_FINDINGS: Final = list_of_structs(("path", STR), ("entity_type", STR), ("score", F64), ("count", I32))
 
 _NOT_IN_TRAJECTORIES: Final = frozenset(
-    {"tenant_id", "run_id", "revision", "topic", "partition", "offset", "policy_revision", "quality", "suite_revision"}
+    {
+        "tenant_id",
+        "run_id",
+        "revision",
+        "topic",
+        "partition",
+        "offset",
+        "close_offset",
+        "policy_revision",
+        "quality",
+        "suite_revision",
+    }
 )
 
 TRAJECTORIES = Table(

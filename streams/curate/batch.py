@@ -22,6 +22,7 @@ KEY_COLUMNS: Final = (
     *RUN_KEY,
     "offset",
     "first_offset",
+    "close_offset",
     "revision",
     "has_start",
     "step_count",
@@ -76,13 +77,14 @@ class Reader:
         return found | {"consents": -1 if self.consents is None else self.consents.version}
 
     def load(self, keys: pl.DataFrame, max_bytes: int, up_to: np.ndarray | None = None) -> Loaded:
-        """Runs by their keys (`RUN_KEY`, offset, first_offset, started_at, ended_at), in the order of the keys.
+        """Runs by their keys (`KEY_COLUMNS`), in the order of the keys.
 
         `up_to`: by run, the offset up to which rewards count; all that there are when None. Raises `TooMuch` when the
         rows take more than `max_bytes`.
         """
         wanted = keys.select(
             *RUN_KEY, pl.col("first_offset").alias("low"), pl.col("offset").alias("high"),
+            pl.coalesce("close_offset", "offset").alias("closed"),
             pl.col("started_at").cast(pl.Int64).alias("since_us"), pl.col("ended_at").cast(pl.Int64).alias("until_us"),
         )  # fmt: skip
         exact = wanted.with_columns(pl.col("high").alias("low"))
@@ -92,7 +94,7 @@ class Reader:
         runs = _in_order(runs, keys)
         steps = self.steps.rows_of(
             wanted, STEP_COLUMNS,
-            pl.col("first_offset").is_between("low", "high") & (pl.col("offset") <= pl.col("high")),
+            pl.col("first_offset").is_between("low", "closed") & (pl.col("offset") <= pl.col("high")),
             max_bytes - runs.nbytes,
         )  # fmt: skip
         limit = np.full(runs.num_rows, HIGHEST) if up_to is None else up_to

@@ -44,6 +44,9 @@ def count_commit(tally: Tally, stretches: Sequence[Stretch], batch_bytes: int, t
             for gap in gaps.select(["code", "first_offset", "offset"]).to_pylist():
                 tally.add(metrics.LAND_GAP_OFFSETS, gap["offset"] - gap["first_offset"] + 1, gap["code"])
         if (runs := batches.get("runs")) is not None:
+            again = pc.is_valid(runs.column("close_offset"))
+            _count(tally, metrics.LAND_RECLASSIFIED, runs.filter(again).column("outcome_class"))
+            runs = runs.filter(pc.invert(again))
             _count(tally, metrics.LAND_RUNS, runs.column("outcome_class"))
             _count(tally, metrics.LAND_RUN_GAPS, pc.struct_field(pc.list_flatten(runs.column("gaps")), "code"))
     if oldest:

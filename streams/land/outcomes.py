@@ -330,18 +330,39 @@ class OutcomeSender:
 
     def _earlier(self, table: LedgerTable, closed: list[Closed]) -> dict[tuple[int, int], Closed]:
         """Rows that revisions replace, from the table."""
-        needed = needed_earlier(closed)
-        if not needed:
-            return {}
-        first_offset = pa.array(sorted({first for first, _ in needed}), pa.int64())
         found: dict[tuple[int, int], Closed] = {}
-        last = max(row.outcome.offset for row in closed)
-        for batch in table.scan(
-            [*COLUMNS], pc.field("first_offset").isin(first_offset), min(f for f, _ in needed), last
-        ):
-            for row in closed_runs(batch):
-                found[row.first_offset, row.outcome.revision] = row
-        return {place: found[place] for place in needed if place in found}
+        for find in (_at_closes, _anywhere):
+            missing = needed_earlier(closed) - found.keys()
+            place = find([row for row in closed if (row.first_offset, row.outcome.revision - 1) in missing])
+            if place is None:
+                continue
+            where, first, last = place
+            for batch in table.window([*COLUMNS], first, last, where):
+                for row in closed_runs(batch):
+                    if (key := (row.first_offset, row.outcome.revision)) in missing:
+                        found[key] = row
+        return found
+
+
+_Place = tuple[pc.Expression, int, int]
+
+
+def _at_closes(later: list[Closed]) -> _Place | None:
+    """Where rows stand that others replace which classify the run again: nearly always where it was closed, be that
+    long ago."""
+    closes = {row.close_offset for row in later if row.close_offset is not None}
+    if not closes:
+        return None
+    return pc.field("offset").isin(pa.array(sorted(closes), pa.int64())), min(closes), max(closes)
+
+
+def _anywhere(later: list[Closed]) -> _Place | None:
+    """Where any row stands that others replace: in the lives of their runs."""
+    if not later:
+        return None
+    begins = sorted({row.first_offset for row in later})
+    of_runs = pc.field("first_offset").isin(pa.array(begins, pa.int64()))
+    return of_runs, begins[0], max(row.outcome.offset for row in later)
 
 
 def _levers(events: pa.RecordBatch | None) -> list[Pulled]:

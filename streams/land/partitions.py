@@ -16,6 +16,7 @@ from trajlake.streams.errors import LogTooShort, OffsetBelowRetention
 from trajlake.streams.keeping.seals import seal_refused
 from trajlake.streams.keeping.suppression import read_suppression
 from trajlake.streams.land.chaining import catch_up, resume_chain
+from trajlake.streams.land.history import History
 from trajlake.streams.land.recovery import quarantined_offsets, refold_ledger
 from trajlake.transforms.assemble.state import decode_state
 from trajlake.transforms.columns.rows import batches
@@ -65,7 +66,11 @@ class AssignedPartition:
         """Complete blocks of the chain that are not in the table `integrity` yet."""
         self.sealer: Sealer | None = None
         """Seals originals of refused records, where they are kept."""
+        self.history: History | None = None
+        """Answers requests to classify runs again."""
         self.pending: Landing | None = None
+        self.is_held_up = False
+        """Records are left over that can only be folded once what waits has landed."""
         self.pending_bytes = 0
         self.last_append_us = 0
         self.end_offset: int | None = None
@@ -97,7 +102,9 @@ class AssignedPartition:
         chain = resume_chain(lake, topic, partition, landed)
         refused = _refused_above(lake, ledger, topic, partition, landed) if suppression.epoch else frozenset()
         fold = PartitionFold(topic, partition, rules, state, suppression, refused)
-        return cls(topic, partition, rules, landed, fold, chain)
+        owned = cls(topic, partition, rules, landed, fold, chain)
+        owned.history = History(lake, topic, partition, rules)
+        return owned
 
     @property
     def next_offset(self) -> int:
@@ -152,9 +159,11 @@ class AssignedPartition:
     def take(self, records: list[Record], up_to: int | None = None) -> int:
         """Fold records. Returns how many offsets wait for the commit because of them.
 
-        `up_to`: the log is known to hold nothing more up to this offset.
+        `up_to`: the log is known to hold nothing more up to this offset. Where it leaves `is_held_up` behind, the same
+        call has to come again after the commit.
         """
-        landing = self.fold.fold(records, up_to)
+        landing = self.fold.fold(records, up_to, self.landed)
+        self.is_held_up = bool(records) and records[-1].offset >= self.next_offset
         if records:
             self.last_append_us = records[-1].append_us
             self.pending_bytes += sum(len(record.value or b"") for record in records)
@@ -178,10 +187,16 @@ class AssignedPartition:
         )
 
     def stretch(self) -> Stretch | None:
-        """What waits for the commit, as record batches. The same object until more is taken or it is committed."""
+        """What waits for the commit, as record batches. The same object until more is taken or it is committed.
+
+        Raises `SinkUnavailable` where runs are to be classified again and the tables cannot be read.
+        """
         landing = self.pending
         if landing is None:
             return None
+        if landing.asked:
+            assert self.history is not None
+            landing.answer(*self.history.answer(landing.asked, self.landed))
         if self._built is None:
             if self.sealer is not None:
                 policies = self.rules.governance.policies

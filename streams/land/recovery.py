@@ -7,14 +7,15 @@ window of offsets, in bounded memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pds
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from trajlake.expectations.tables import TABLES
 from trajlake.sinks.errors import SinkUnavailable, reason
 from trajlake.sinks.lake import Lake
 from trajlake.transforms.landing.partition import PartitionFold
@@ -27,6 +28,7 @@ FIRST_WINDOW: Final = 4_096
 _LEAST_WINDOW: Final = 32
 _SCAN_ROWS: Final = 1_024
 _EVENT_COLUMNS: Final = ["offset", "append_time", "event", "redactions", "rule_revision"]
+_CHOSEN_BY: Final = ["tenant_id", "run_id", "type"]
 _REFUSAL_COLUMNS: Final = [
     "offset", "append_time", "stage", "reason_code", "tenant_id", "run_id", "sequence", "rule_revision",
 ]  # fmt: skip
@@ -39,23 +41,48 @@ def refold_ledger(lake: Lake, fold: PartitionFold, last: int, window_bytes: int 
     """
     events = LedgerTable(lake, "events", fold.topic, fold.partition)
     refused = LedgerTable(lake, "quarantine", fold.topic, fold.partition)
+    for end, rows in ledger_windows(events, refused, fold.next_offset, last, window_bytes):
+        refold(fold, rows, end)
+        yield len(rows)
+
+
+class Choice(NamedTuple):
+    """Which rows of `events` and `quarantine` are read: those that meet the condition, and of their batches what
+    `keep` leaves. It is given columns `offset`, `tenant_id`, `run_id` and, of events, `type`."""
+
+    events: pc.Expression
+    refused: pc.Expression
+    keep: Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def ledger_windows(
+    events: LedgerTable,
+    refused: LedgerTable,
+    first: int,
+    last: int,
+    window_bytes: int = WINDOW_BYTES,
+    choice: Choice | None = None,
+) -> Iterator[tuple[int, list[LedgerEvent | LedgerRefusal]]]:
+    """Rows of the ledger with offsets `first..last` in order, window by window, each with the offset that it ends at.
+
+    `window_bytes`: event text held at a time; windows shrink and grow to keep to it. Raises `SinkUnavailable`.
+    """
     width = FIRST_WINDOW
-    while fold.next_offset <= last:
-        first = fold.next_offset
+    while first <= last:
         end = min(first + width - 1, last)
-        size, rows = _read_events(events, first, end, window_bytes if width > _LEAST_WINDOW else None)
+        size, rows = _read_events(events, first, end, window_bytes if width > _LEAST_WINDOW else None, choice)
         if rows is None:
             width = max(_LEAST_WINDOW, width // 4)
             continue
-        for batch in refused.window(_REFUSAL_COLUMNS, first, end):
-            rows += _refusals(batch)
+        for batch in refused.window(_REFUSAL_COLUMNS, first, end, None if choice is None else choice.refused):
+            rows += _refusals(batch if choice is None else choice.keep(batch))
         rows.sort(key=lambda row: row.offset)
         # A lake that several application ids landed a topic in has each record several times.
         rows = list({row.offset: row for row in rows}.values())
-        refold(fold, rows, end)
+        yield end, rows
+        first = end + 1
         if size < window_bytes // 4:
             width *= 2
-        yield len(rows)
 
 
 def quarantined_offsets(lake: Lake, topic: str, partition: int, first: int) -> Iterator[int]:
@@ -65,12 +92,15 @@ def quarantined_offsets(lake: Lake, topic: str, partition: int, first: int) -> I
 
 
 def _read_events(
-    table: LedgerTable, first: int, last: int, limit: int | None
+    table: LedgerTable, first: int, last: int, limit: int | None, choice: Choice | None
 ) -> tuple[int, list[LedgerEvent | LedgerRefusal] | None]:
     """Events of a window and the bytes of their text; None instead where they are more than `limit` bytes."""
     rows: list[LedgerEvent | LedgerRefusal] = []
     size = 0
-    for batch in table.window(_EVENT_COLUMNS, first, last):
+    columns = _EVENT_COLUMNS if choice is None else [*_EVENT_COLUMNS, *_CHOSEN_BY]
+    for batch in table.window(columns, first, last, None if choice is None else choice.events):
+        if choice is not None:
+            batch = choice.keep(batch)
         size += pc.sum(pc.binary_length(batch.column("event"))).as_py() or 0
         if limit is not None and size > limit:
             return size, None
@@ -95,7 +125,8 @@ def _refusals(batch: pa.RecordBatch) -> Iterator[LedgerRefusal]:
 
 
 class LedgerTable:
-    """One table at the version at which it was opened, with what its files say of their offsets."""
+    """One table at the version at which it was opened, with what its files say of their offsets. What the contract has
+    and the table has not is null."""
 
     def __init__(self, lake: Lake, name: str, topic: str, partition: int) -> None:
         self._name = name
@@ -106,20 +137,25 @@ class LedgerTable:
             stored = lake.open(name)
             dataset = stored.to_pyarrow_dataset()
             bounds = _bounds(pa.table(stored.get_add_actions(flatten=True)), partition)
-            self._schema = dataset.schema
+            absent = [field for field in TABLES[name].schema if field.name not in dataset.schema.names]
+            self._schema = pa.schema([*dataset.schema, *(field.with_nullable(True) for field in absent)])
             for fragment in dataset.get_fragments():
                 low, high = bounds.get(fragment.path, _ANYWHERE)
                 if low <= high:
                     self._fragments.append((low, high, fragment))
+            self._fragments.sort(key=lambda found: found[:2])
         except TableNotFoundError:
             return
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._unavailable(error) from error
 
-    def window(self, columns: list[str], first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """Rows with offsets `first..last`."""
+    def window(
+        self, columns: list[str], first: int, last: int, where: pc.Expression | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows with offsets `first..last`, of which `where` holds."""
         offset = pc.field("offset")
-        return self.scan(columns, (offset >= first) & (offset <= last), first, last)
+        inside = (offset >= first) & (offset <= last)
+        return self.scan(columns, inside if where is None else inside & where, first, last)
 
     def scan(
         self, columns: list[str], where: pc.Expression, first: int = 0, last: int = 1 << 62

@@ -234,14 +234,18 @@ class LandWorker:
             self._consumer_error(error, partition)
 
     def _fold(self, partition: int, records: list[Record], end: int, now: float) -> None:
-        owned = self._owned.get(partition)
-        if owned is None:
-            # Gone to another worker, or waiting to be read from another place.
-            return
-        taken = owned.take(records, end - 1 if end else None)
-        if taken and not self._batch_rows:
-            self._batch_since = now
-        self._batch_rows += taken
+        # None where it is gone to another worker, or waits to be read from another place.
+        while (owned := self._owned.get(partition)) is not None:
+            taken = owned.take(records, end - 1 if end else None)
+            if taken and not self._batch_rows:
+                self._batch_since = now
+            self._batch_rows += taken
+            if not owned.is_held_up:
+                return
+            self._flush()
+            if self._refused is not None:
+                # What is left over is read again once the store takes writes.
+                return
 
     def _batch_is_due(self, now: float) -> bool:
         if self._refused is not None:

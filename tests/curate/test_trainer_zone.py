@@ -91,9 +91,11 @@ RECORDS: dict[Reason, list[Sent]] = {
     Reason.NOT_ISOLATED: [event("run.started", RUN, 1, STARTED, tenant="alone")],
     Reason.ERASED: [event("run.started", RUN, 1, STARTED), altered(b'"specversion":"1.0"', b'"specversion":"0.3"',
         runid=RUN)._replace(key=f"acme/{RUN}".encode())],
+    Reason.OTHER_RULES: [altered(type="trajlake.reclassify", data={
+        "classifier_revision": MARK, "first_offset": 0, "offset": 0, "revision": 0, "seen": 0})],
 }  # fmt: skip
 ADDED = {Reason.DUPLICATE, Reason.SEQUENCE_CONFLICT, Reason.FORGED_TICK, Reason.OTHER_ZONE, Reason.NOT_ISOLATED}
-ADDED |= {Reason.ERASED}
+ADDED |= {Reason.ERASED, Reason.OTHER_RULES}
 """The record comes beside a run that is whole without it."""
 
 

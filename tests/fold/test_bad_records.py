@@ -309,6 +309,10 @@ BODIES: dict[str, dict[str, Any]] = {
     "lever.applied": {"lever": "prompt", "skill": {"name": "s"}},
     "trajlake.tick": dict.fromkeys(
         ("close_idle_after_us", "release_held_after_us", "forget_closed_after_us"), 1),
+    "trajlake.reclassify": {
+        "classifier_revision": "0", "first_offset": 0, "offset": 1, "revision": 0, "seen": 1,
+        "steps": [{"step_index": 1, "revision": 0}],
+    },
 }  # fmt: skip
 templates = st.sampled_from([Log().run().event(kind, body, sequence=3) for kind, body in BODIES.items()])
 

@@ -58,6 +58,7 @@ COMMANDS: dict[str, Entry] = {
     "policy": Entry("policy", "Check policies, explain what they decide, compare two sets."),
     "forget": Entry("forget", "Erase a data subject or a run everywhere, and prove it."),
     "quarantine": Entry("quarantine", "List, show, release and purge what was not let in."),
+    "reclassify": Entry("reclassify", "Classify closed runs again by the failure rules of now."),
     "replay": Entry("replay", "Rebuild derived tables from the ledger of events."),
     "redact": Entry("redact", "Take secrets and people out of JSON lines, as landing does."),
     "expectations": Entry("expectations", "Quality rules: list them, check a suite."),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
+
+from trajlake.cli.output import USAGE, fail
 
 RootOption = Annotated[
     str | None,
@@ -20,3 +23,14 @@ BootstrapOption = Annotated[
     typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="Kafka to talk to [setting: bootstrap_servers]."),
 ]
 """Declare as `bootstrap_servers: BootstrapOption = None`; None means the setting's value."""
+
+
+def read_time(name: str, text: str | None) -> datetime | None:
+    """The time that an option gives (RFC 3339, UTC where it names no zone). Ends the command where it is none."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        fail(f"{name}: {text!r} is no RFC 3339 time", USAGE)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

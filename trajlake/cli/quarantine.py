@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trajlake.cli.options import BootstrapOption, JsonOption, RootOption
+from trajlake.cli.options import BootstrapOption, JsonOption, RootOption, read_time
 from trajlake.cli.output import fail, note, print_json, print_table
 from trajlake.cli.progress import progress
 
@@ -241,8 +240,8 @@ def _wanted(chosen: Chosen, places: list[str] | None = None) -> Wanted:
         chosen.reason,
         chosen.stage,
         chosen.run,
-        _time("--since", chosen.since),
-        _time("--until", chosen.until),
+        read_time("--since", chosen.since),
+        read_time("--until", chosen.until),
         frozenset(_place(place) for place in places or ()),
         chosen.state,
     )
@@ -262,16 +261,6 @@ def _place(text: str) -> Any:
         return Place.parse(text)
     except ValueError:
         fail(f"{text!r} is no place: it reads TOPIC/PARTITION/OFFSET", 2)
-
-
-def _time(name: str, text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        fail(f"{name}: {text!r} is no RFC 3339 time", 2)
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _opener(key_file: str | None) -> Opener:

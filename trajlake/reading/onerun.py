@@ -114,10 +114,11 @@ def read_step(lake: LakeTables, run: dict[str, Any], step_index: int) -> dict[st
 
 def steps_of(lake: LakeTables, run: dict[str, Any]) -> pl.LazyFrame:
     """Newest revision of the steps of one life of a run (`RunView.run`), as `LakeTables.current_steps` has them."""
+    closed = run["offset"] if run["close_offset"] is None else run["close_offset"]
     steps = lake.frame("steps").filter(
         of_run(run)
         & (pl.col("topic") == run["topic"])
         & (pl.col("partition") == run["partition"])
-        & pl.col("first_offset").is_between(run["first_offset"], run["offset"])
+        & pl.col("first_offset").is_between(run["first_offset"], closed)
     )
     return steps.filter(pl.col("revision") == pl.col("revision").max().over("first_offset"))

@@ -58,7 +58,8 @@ VIEWS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
         """
         SELECT s.* FROM steps AS s
         LEFT JOIN (
-            SELECT tenant_id, run_id, topic, "partition", first_offset AS low, "offset" AS high FROM runs
+            SELECT tenant_id, run_id, topic, "partition", first_offset AS low, coalesce(close_offset, "offset") AS high
+            FROM runs
             QUALIFY row_number() OVER (
                 PARTITION BY tenant_id, run_id ORDER BY has_start DESC, revision DESC, "offset" DESC) = 1
         ) AS life ON s.tenant_id = life.tenant_id AND s.run_id = life.run_id

@@ -210,7 +210,7 @@ class LakeTables:
             pl.col("topic").alias("run_topic"),
             pl.col("partition").alias("run_partition"),
             pl.col("first_offset").alias("run_first"),
-            pl.col("offset").alias("run_last"),
+            pl.coalesce("close_offset", "offset").alias("run_last"),
         )
         within = pl.col("run_topic").is_null() | (
             (pl.col("topic") == pl.col("run_topic"))
@@ -302,7 +302,7 @@ def _contract(name: str) -> pl.DataFrame:
 
 def _latest_runs(runs: pl.LazyFrame) -> pl.LazyFrame:
     """Place of the row that counts, by run."""
-    place = ["topic", "partition", "first_offset", "offset", "revision"]
+    place = ["topic", "partition", "first_offset", "offset", "close_offset", "revision"]
     return (
         runs.select(*_RUN, *place, "has_start")
         .group_by(_RUN)

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from trajlake.expectations.events import ERASED_TYPE
+from trajlake.expectations.events import ERASED_TYPE, OWN_TYPES
 from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.reasons import LogGap
 from trajlake.expectations.tables import TABLES
@@ -27,7 +27,7 @@ from trajlake.sinks.integrity import RecordedHead
 from trajlake.transforms.reconcile import accounting
 from trajlake.transforms.reconcile.consents import CONSENT_TYPE, PLACE, check_consents
 from trajlake.transforms.reconcile.faults import MAX_LISTED, Fault, FaultCode, Faults, gather
-from trajlake.transforms.reconcile.lives import TICK_TYPE, Ledger, Lives, event_key, repeated, run_key
+from trajlake.transforms.reconcile.lives import Ledger, Lives, event_key, repeated, run_key
 from trajlake.transforms.reconcile.runs import check_rewards, check_runs, check_steps, orphan_observations
 from trajlake.verification.books import Book, close_books
 from trajlake.verification.integrity import check_integrity
@@ -171,13 +171,13 @@ class _Verification:
                     self.books[key].erased.append(accounting.compress(part["offset"].unique().to_numpy()))
 
     def _read_runs(self) -> pl.DataFrame:
-        columns = ["tenant_id", "run_id", "first_offset", "revision", "step_count", "event_count"]
+        own = ["first_offset", "close_offset", "revision", "step_count", "event_count"]
         parts = [
-            frame.select(run_key(), "first_offset", "offset", "revision", "step_count", "event_count")
-            for frame in self._landed_rows("runs", columns)
+            frame.select(run_key(), "offset", *own)
+            for frame in self._landed_rows("runs", ["tenant_id", "run_id", *own])
         ]
         schema = {
-            "key": pl.UInt64, "first_offset": pl.Int64, "offset": pl.Int64,
+            "key": pl.UInt64, "offset": pl.Int64, "first_offset": pl.Int64, "close_offset": pl.Int64,
             "revision": pl.Int32, "step_count": pl.Int32, "event_count": pl.Int32,
         }  # fmt: skip
         return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
@@ -196,7 +196,7 @@ class _Verification:
                 refs.add_texts("events", frame)
             self._statements.append(frame.filter(pl.col("type") == CONSENT_TYPE).select(_PLACE))
             self._tombstones.append(frame.filter(pl.col("type") == ERASED_TYPE).select(_PLACE))
-            of_runs = frame.filter(pl.col("run_id").is_not_null() & (pl.col("type") != TICK_TYPE))
+            of_runs = frame.filter(pl.col("run_id").is_not_null() & ~pl.col("type").is_in(sorted(OWN_TYPES)))
             if not len(of_runs):
                 continue
             hashed = of_runs.select(run_key(), event_key(), "offset", "sequence", "type")

@@ -23,6 +23,7 @@ from trajlake.expectations.events import (
     FeedbackGivenEvent,
     ModelRespondedEvent,
     PolicyDecidedEvent,
+    Reclassify,
     RewardAssignedEvent,
     RunEnded,
     RunEndedEvent,
@@ -35,6 +36,7 @@ from trajlake.expectations.events import (
 from trajlake.expectations.reasons import Gap, Reason, Stage
 from trajlake.transforms.assemble import openrun, opensteps
 from trajlake.transforms.assemble.pairing import remember_answers
+from trajlake.transforms.assemble.restated import Restated
 from trajlake.transforms.assemble.runs import RunRow, run_row
 from trajlake.transforms.assemble.state import (
     RUN_BYTES,
@@ -108,6 +110,7 @@ class Assembler:
         self.closed_bytes = 0
         """Sums of the runs' `held_bytes`, of open and of closed ones."""
         self._holding = 0
+        self._restated = Restated()
         self.catches: Callable[[AnyEvent], bool] | None = None
         """Set where runs may have been erased: whether a start shows that its run is one of them."""
         self.caught: list[bytes] = []
@@ -229,6 +232,26 @@ class Assembler:
         for key in [key for key, run in self.closed.items() if run.last_append_us < limit]:
             self._forget(key)
 
+    def reclassify(self, asked: Reclassify, key: bytes, offset: int) -> bool:
+        """An operator asks at `offset` for a closed run to be classified again.
+
+        Returns whether the row that the request names is still the run's newest: then revisions move on, and the caller
+        makes the rows. A run that goes on is left alone: its next close says what it comes to.
+        """
+        self.offset = offset
+        if self._restated.since(asked.first_offset, asked.seen):
+            return False
+        run = self.known(key)
+        if run is not None and run.first_offset == asked.first_offset:
+            if not run.closed or run.revision != asked.revision + 1:
+                return False
+            again = {step.step_index for step in asked.steps}
+            run.revision += 1
+            for step in run.steps:
+                step.revision += step.index in again
+        self._restated.note(asked.first_offset, offset)
+        return True
+
     def due(self, idle_before_us: int, held_before_us: int, forget_before_us: int) -> bool:
         """Whether a tick with these limits would do anything now."""
         if any(run.last_append_us < forget_before_us for run in self.closed.values()):
@@ -255,6 +278,8 @@ class Assembler:
             list(self.open.values()),
             list(self.closed.values()),
             self._fingerprint,
+            restated=self._restated.entries(),
+            restated_floor=self._restated.floor,
         )
 
     def _restore(self, state: PartitionState) -> None:
@@ -264,6 +289,7 @@ class Assembler:
         self._holding = sum(bool(run.held) for run in state.open_runs)
         self.held_bytes = sum(run.held_bytes for run in state.open_runs)
         self.closed_bytes = sum(run.held_bytes for run in state.closed_runs)
+        self._restated = Restated(state.restated, state.restated_floor)
 
     # Order within the run
 
@@ -475,6 +501,8 @@ class Assembler:
             self._emit_rest(run)
             run.skew_us = openrun.skew(run.skew_us, run.last_time, run.last_time_append_us)
             self._rows.runs.append(run_row(run, self.offset, self._now_us))
+            if run.revision:
+                self._restated.note(run.first_offset, self.offset)
             run.revision += 1
         # Else all that came is a reward or verdict for a run that is yet to start, or is forgotten: that makes no run.
         run.closed = True
@@ -538,10 +566,14 @@ class Assembler:
         for run in list(self.open.values()):
             if self.held_bytes <= self._state_max_bytes // 2:
                 return
-            openrun.add_gap(run, Gap.EVICTED, None)
-            self._give_up_waiting(run)
-            if not run.closed:
-                self._close(run)
+            self.evict(run)
+
+    def evict(self, run: OpenRun) -> None:
+        """Close an open run for want of room."""
+        openrun.add_gap(run, Gap.EVICTED, None)
+        self._give_up_waiting(run)
+        if not run.closed:
+            self._close(run)
 
 
 def _flags(end: RunEnded | None) -> tuple[bool | None, bool | None]:

@@ -63,6 +63,8 @@ class RunRow(NamedTuple):
     redactions: list[RedactionNote] | None
     late: bool
     failing_tool: str | None = None
+    close_offset: int | None = None
+    """Of a row that classifies the run again: offset at which the run was closed."""
 
 
 def run_row(run: OpenRun, offset: int, closed_us: int) -> RunRow:

@@ -194,6 +194,7 @@ class PartitionState(Struct, array_like=True):
 
     `blocked`: keys of runs that policy keeps out, and the append time of the last record of each in µs; oldest first.
     `suppression`: number of the newest erasure that it obeys. `erased`: digests of runs that were recognised as erased.
+    `restated`, `restated_floor`: see `restated.Restated`.
     """
 
     format: int
@@ -206,6 +207,8 @@ class PartitionState(Struct, array_like=True):
     blocked: list[tuple[bytes, int]] = msgspec.field(default_factory=list)
     suppression: int = 0
     erased: list[bytes] = msgspec.field(default_factory=list)
+    restated: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    restated_floor: int = -1
 
 
 _ENCODER = msgspec.msgpack.Encoder()

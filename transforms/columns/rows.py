@@ -208,6 +208,7 @@ def run_batch(rows: list[RunRow], at: Position) -> pa.RecordBatch:
         revision=[row.revision for row in rows],
         exit_code=[None if end is None else signed(end.exit_code) for end in ends],
         first_offset=[row.first_offset for row in rows],
+        close_offset=[row.close_offset for row in rows],
         parent_run_id=[head.parent_run_id for head in heads],
         tool_versions=list_column(
             VERSIONS, [None if s.tools is None else [(t.name, t.version) for t in s.tools] for s in starts]

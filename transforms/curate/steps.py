@@ -54,8 +54,13 @@ def key_frame(table: pa.Table, columns: tuple[str, ...]) -> pl.DataFrame:
 def run_frame(runs: pa.Table) -> pl.DataFrame:
     """Identity and bounds of each run with its place in the table."""
     return (
-        key_frame(runs, (*RUN_KEY, "first_offset", "offset"))
-        .select(*RUN_KEY, pl.col("first_offset").alias("low"), pl.col("offset").alias("high"))
+        key_frame(runs, (*RUN_KEY, "first_offset", "offset", "close_offset"))
+        .select(
+            *RUN_KEY,
+            pl.col("first_offset").alias("low"),
+            pl.coalesce("close_offset", "offset").alias("closed"),
+            pl.col("offset").alias("high"),
+        )
         .with_row_index("run")
     )
 
@@ -64,12 +69,12 @@ def members_of(runs: pa.Table, steps: pa.Table) -> Membership:
     """Steps of each run, in the order of the run.
 
     `runs`: rows of `runs`, at most one a run. `steps`: rows of `steps` with at least `STEP_KEY`. A row belongs to a run
-    where its opening event lies between the run's first event and its close, and it was made by then: rows are
-    functions of the log, so what a run consists of does not depend on when somebody looks.
+    where its opening event lies between the run's first event and its close, and it was made by the time of the run's
+    row: rows are functions of the log, so what a run consists of does not depend on when somebody looks.
     """
     joined = key_frame(steps, STEP_KEY).with_row_index("row").join(run_frame(runs), on=RUN_KEY, how="inner")
     held = (
-        joined.filter(pl.col("first_offset").is_between("low", "high") & (pl.col("offset") <= pl.col("high")))
+        joined.filter(pl.col("first_offset").is_between("low", "closed") & (pl.col("offset") <= pl.col("high")))
         .sort("run", "step_index", "first_offset", "revision", "offset")
         .unique(["run", "first_offset"], keep="last", maintain_order=True)
     )

@@ -2,8 +2,8 @@
 
 A rule is judged on a whole record batch at once. What fails a rule of `steps`, `runs` or `rewards` lands with the rule
 in its `quality` column: curation holds the runs concerned, and nothing is lost. An event that fails a critical rule is
-refused before assembly sees it and goes to quarantine; one that fails a lesser rule is marked. The log's own ticks are
-never judged.
+refused before assembly sees it and goes to quarantine; one that fails a lesser rule is marked. What trajlake itself
+writes into the log is never judged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
-from trajlake.expectations.events import TickEvent
+from trajlake.expectations.events import OWN_TYPES
 from trajlake.expectations.suites.suite import ROW_SUITES, Severity, Suite, SuiteError
 from trajlake.expectations.tables import QUALITY, TABLES
 from trajlake.transforms.gate.columntypes import kinds_of
@@ -27,7 +27,7 @@ BEFORE_ASSEMBLY: Final = frozenset(
     "offset append_time id source type time tenant_id run_id sequence parent_run_id traceparent event".split()
 )
 """Columns of `events` that are known before assembly; a rule that refuses events may read no others."""
-TICK_TYPE = str(TickEvent.__struct_config__.tag)
+_OURS: Final = pl.col("type").is_in(sorted(OWN_TYPES))
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def compile_rules(suite: Suite, table: str | None = None) -> tuple[list[Compiled
 
 
 def _of_events(rules: Iterable[CompiledRule], problems: list[SuiteError]) -> list[CompiledRule]:
-    """Rules that pass over the log's own ticks; adds to the problems those that refuse by what comes later."""
+    """Rules that pass over what trajlake itself writes; adds to the problems those that refuse by what comes later."""
     kept = []
     for rule in rules:
         later = sorted(set(rule.columns) - BEFORE_ASSEMBLY)
@@ -143,7 +143,7 @@ def _of_events(rules: Iterable[CompiledRule], problems: list[SuiteError]) -> lis
             problems.append(SuiteError(expectation.suite, f"{expectation.type} {told}", rule.rule_id))
             continue
         columns = tuple(sorted({*rule.columns, "type"}))
-        kept.append(CompiledRule(rule.expectation, rule.fails & (pl.col("type") != TICK_TYPE), columns))
+        kept.append(CompiledRule(rule.expectation, rule.fails & ~_OURS, columns))
     return kept
 
 

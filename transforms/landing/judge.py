@@ -8,10 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from trajlake.expectations.events import TICK_KEY, TICK_SOURCE, Event, RunStartedEvent, TickEvent, kafka_key
-from trajlake.expectations.names import unseen_in
+from trajlake.expectations.events import (
+    TICK_KEY,
+    TICK_SOURCE,
+    Event,
+    ReclassifyEvent,
+    RunStartedEvent,
+    TickEvent,
+    kafka_key,
+)
 from trajlake.expectations.reasons import PolicyReason, Reason, Stage
 from trajlake.transforms.assemble.state import OpenRun
+from trajlake.transforms.classify.classifier import CLASSIFIER_REVISION
 from trajlake.transforms.decode.binary_mode import is_binary_mode
 from trajlake.transforms.decode.decoder import decode, decode_value
 from trajlake.transforms.landing.redaction import RecordRedaction, refer_again
@@ -104,14 +112,13 @@ class RecordJudge:
             return refuse(
                 Reason.OUT_OF_RANGE, "tenantid holds '/', which separates it from runid in the key", "tenantid", decoded
             )
-        if (problem := unseen_in(tenant)) is not None:
-            # It would be told from the tenant that it looks like by no policy and by no person.
-            return refuse(Reason.OUT_OF_RANGE, f"tenantid {problem}", "tenantid", decoded)
         if event.runid is not None:
             if record.key != kafka_key(tenant, event.runid):
                 return refuse(Reason.KEY_MISMATCH, "Kafka key is not tenantid/runid of the event", "key", decoded)
         elif record.key is not None and record.key.split(b"/", 1)[0] != tenant.encode():
             return refuse(Reason.KEY_MISMATCH, "Kafka key names another tenant than the event", "key", decoded)
+        if isinstance(event, ReclassifyEvent) and (refused := _unanswerable(event, record.offset, decoded)) is not None:
+            return refused
         if self._rules.governance.forbids_places:
             return self._misplaced(decoded)
         return None
@@ -139,6 +146,21 @@ class RecordJudge:
         # Not even a refused record of another zone may lie in this one.
         refused.keep_payload = False
         return refused
+
+
+def _unanswerable(event: ReclassifyEvent, offset: int, decoded: Decoded) -> Rejected | None:
+    """Why a request to classify a run again cannot be met; None where it can."""
+    asked = event.data
+    if asked.classifier_revision != CLASSIFIER_REVISION:
+        detail = f"asks for rules {asked.classifier_revision}, this worker has {CLASSIFIER_REVISION}"
+        refused = refuse(Reason.OTHER_RULES, detail, "data.classifier_revision", decoded)
+    elif not asked.first_offset <= asked.offset <= asked.seen < offset:
+        refused = refuse(Reason.OUT_OF_RANGE, "its offsets lie behind one another, and before its own", "data", decoded)
+    else:
+        return None
+    # It is no part of the run, so it uses up no number of it.
+    refused.sequence = None
+    return refused
 
 
 def refuse(reason: Reason, detail: str, path: str | None, decoded: Decoded, stage: Stage = Stage.GATE) -> Rejected:

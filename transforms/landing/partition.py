@@ -15,6 +15,7 @@ from typing import Final
 from trajlake.expectations.events import (
     RELEASED_HEADER,
     ConsentChangedEvent,
+    ReclassifyEvent,
     RunStartedEvent,
     Tick,
     TickEvent,
@@ -31,6 +32,7 @@ from trajlake.transforms.landing.judge import RecordJudge, refuse
 from trajlake.transforms.landing.redaction import RecordRedaction, Swept
 from trajlake.transforms.landing.rowrules import rows_refused
 from trajlake.transforms.landing.rows import (
+    Asked,
     ConsentRow,
     HoleRow,
     Landing,
@@ -59,8 +61,11 @@ from trajlake.transforms.records import AnyEvent, Decoded, Headers, Payload, Rec
 STRUCTURED_HEADERS: Final[Headers] = [("content-type", b"application/cloudevents+json")]
 """Headers of the usual record, compared whole before anything else is asked of them."""
 
-LOOKED_AT: Final[frozenset[type]] = frozenset({TickEvent, RunStartedEvent, ConsentChangedEvent})
+LOOKED_AT: Final[frozenset[type]] = frozenset({TickEvent, ReclassifyEvent, RunStartedEvent, ConsentChangedEvent})
 """Events that the gate or a table of their own wants to see even where their run is open."""
+
+MOST_ASKED: Final = 500
+"""Runs that are classified again in one landing: each takes reading of the ledger and holds rows."""
 
 _PLACE: Final = re.compile(rb"[A-Za-z0-9._-]{1,249}/[0-9]{1,10}/[0-9]{1,19}")
 
@@ -90,6 +95,7 @@ class PartitionFold:
         self.watch = Watch(suppression, state.erased if state is not None else ())
         self.gate = Gate(rules.governance, topic, state.blocked if state is not None else ())
         self._opened_before = True
+        self._landed = -1
         self.assembler = Assembler(
             topic,
             partition,
@@ -119,10 +125,12 @@ class PartitionFold:
         self._declared.append(HoleRow(self.next_offset, log_start - 1, code, detail))
         self.assembler.pass_by(log_start - 1)
 
-    def fold(self, records: list[Record], up_to: int | None = None) -> Landing:
+    def fold(self, records: list[Record], up_to: int | None = None, landed: int | None = None) -> Landing:
         """Fold records in offset order. Records below `next_offset` are redeliveries and are dropped.
 
-        `up_to`: the log is known to have nothing more up to this offset (a trailing transaction marker).
+        `up_to`: the log is known to have nothing more up to this offset (a trailing transaction marker). `landed`: last
+        offset that the tables hold; all before the records where None. A request to classify a run again is answered
+        from the tables, so records from one on that knows more than they hold are left for the next call.
         """
         first = self.next_offset
         records = [record for record in records if record.offset >= first]
@@ -133,8 +141,9 @@ class PartitionFold:
             landing.holes, self._declared = self._declared, []
         if self._opened_before:
             self._judge_opened()
-        self._fold_all(landing, records, self._redaction.sweep(records))
-        if up_to is not None and up_to >= self.next_offset:
+        self._landed = first - 1 if landed is None else landed
+        whole = self._fold_all(landing, records, self._redaction.sweep(records))
+        if whole and up_to is not None and up_to >= self.next_offset:
             landing.holes.append(HoleRow(self.next_offset, up_to, LogGap.HOLE))
             self.assembler.pass_by(up_to)
         landing.last = self.next_offset - 1
@@ -143,9 +152,9 @@ class PartitionFold:
             self._drop_caught(landing)
         return landing
 
-    def _fold_all(self, landing: Landing, records: list[Record], swept: Swept) -> None:
+    def _fold_all(self, landing: Landing, records: list[Record], swept: Swept) -> bool:
         """Pass records through all stages. The usual record, a canonical event of an open run, takes the short way
-        here."""
+        here. Returns whether none was left over."""
         assembler = self.assembler
         runs, apply = assembler.open, assembler.apply
         accept = landing.events.append
@@ -175,6 +184,9 @@ class PartitionFold:
                 judged = self.judge.judge(record, place in called)
                 if place in ruled and isinstance(judged, Decoded):
                     judged = refuse(Reason.ROW_RULE, *ruled[place], judged)
+                if self._comes_too_early(landing, judged):
+                    assembler.pass_by(offset - 1)
+                    return False
                 self._settle(landing, record, judged)
                 continue
             key = record.key
@@ -186,7 +198,11 @@ class PartitionFold:
                 or run.head.tenant_id != event.tenantid
             ):
                 decoded = Decoded(event, value, cuts or None)
-                self._settle(landing, record, self.judge.place(record, decoded) or decoded)
+                judged = self.judge.place(record, decoded) or decoded
+                if self._comes_too_early(landing, judged):
+                    assembler.pass_by(offset - 1)
+                    return False
+                self._settle(landing, record, judged)
                 continue
             if cuts:
                 refused = apply(event, offset, record.append_us, run.key, value, None, [*cuts])
@@ -196,6 +212,13 @@ class PartitionFold:
                 accept(LedgerRow(offset, record.append_us, event, value, cuts or None))
             else:
                 self._quarantine(landing, record, refused)
+        return True
+
+    def _comes_too_early(self, landing: Landing, judged: Decoded | Rejected) -> bool:
+        """Whether a request has to wait until what came before it has landed, or others have been met."""
+        if not isinstance(judged, Decoded) or not isinstance(judged.event, ReclassifyEvent):
+            return False
+        return judged.event.data.seen > self._landed or len(landing.asked) >= MOST_ASKED
 
     def _refused_by_rules(self, records: list[Record], swept: Swept) -> dict[int, tuple[str, str]]:
         """Places of records whose event fails a critical row rule, with the rules and the field; empty where no suite
@@ -238,6 +261,9 @@ class PartitionFold:
         refused = None
         if isinstance(event, TickEvent):
             self.tick(event.data, offset, record.append_us)
+        elif isinstance(event, ReclassifyEvent):
+            if assembler.reclassify(event.data, kafka_key(event.tenantid, event.runid or ""), offset):
+                landing.asked.append(Asked(offset, event))
         elif event.runid is not None:
             key = kafka_key(event.tenantid, event.runid)
             cuts: list[RedactionNote] | None = None if judged.redactions is None else [*judged.redactions]
@@ -324,6 +350,7 @@ class PartitionFold:
         landing.runs = [row for row in landing.runs if stays(row.head.tenant_id, row.head.run_id)]
         landing.rewards = [row for row in landing.rewards if stays(row.event.tenantid, row.event.runid)]
         landing.decisions = [row for row in landing.decisions if stays(row.tenant_id or "", row.run_id)]
+        landing.asked = [row for row in landing.asked if stays(row.event.tenantid, row.event.runid)]
 
     # Results
 

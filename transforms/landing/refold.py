@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from trajlake.expectations.events import ERASED_TYPE, RunStartedEvent, TickEvent, kafka_key
+from trajlake.expectations.events import ERASED_TYPE, ReclassifyEvent, RunStartedEvent, TickEvent, kafka_key
 from trajlake.expectations.reasons import Reason, Stage
 from trajlake.transforms.assemble.state import RedactionNote
 from trajlake.transforms.decode.decoder import decode_value
@@ -56,14 +56,19 @@ def refold(fold: PartitionFold, rows: Iterable[LedgerEvent | LedgerRefusal], up_
         if row.rule_revision != revision:
             revision = row.rule_revision
             fold.assembler.limit(*((memory_limits(revision) if revision else None) or own))
-        if isinstance(row, LedgerEvent):
-            _fold_event(fold, row)
-        else:
-            _fold_refusal(fold, row)
-        fold.assembler.pass_by(row.offset)
+        refold_row(fold, row)
     fold.assembler.limit(*own)
     fold.assembler.pass_by(up_to)
     fold.assembler.take()
+
+
+def refold_row(fold: PartitionFold, row: LedgerEvent | LedgerRefusal) -> None:
+    """Fold one row of the ledger. Raises ValueError as `refold`."""
+    if isinstance(row, LedgerEvent):
+        _fold_event(fold, row)
+    else:
+        _fold_refusal(fold, row)
+    fold.assembler.pass_by(row.offset)
 
 
 def _fold_event(fold: PartitionFold, row: LedgerEvent) -> None:
@@ -84,9 +89,13 @@ def _fold_event(fold: PartitionFold, row: LedgerEvent) -> None:
         # Erased, and still in the ledger: the erasure is on its way.
         return
     elif event.runid is not None:
-        if isinstance(event, RunStartedEvent):
-            fold.gate.admit(kafka_key(event.tenantid, event.runid))
         key = kafka_key(event.tenantid, event.runid)
+        if isinstance(event, ReclassifyEvent):
+            # What is in the ledger was in force, whatever the rules are by now.
+            assembler.reclassify(event.data, key, row.offset)
+            return
+        if isinstance(event, RunStartedEvent):
+            fold.gate.admit(key)
         cuts: list[RedactionNote] | None = None if row.redactions is None else [*row.redactions]
         assembler.apply(event, row.offset, row.append_us, key, row.text, decoded.gaps, cuts)
 

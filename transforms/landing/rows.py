@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from trajlake.expectations.events import ConsentChangedEvent
+from trajlake.expectations.events import ConsentChangedEvent, ReclassifyEvent
 from trajlake.expectations.reasons import LogGap, Reason, Stage
 from trajlake.transforms.assemble.fold import RewardRow
 from trajlake.transforms.assemble.runs import RunRow
@@ -33,6 +33,13 @@ class ConsentRow(NamedTuple):
     offset: int
     append_us: int
     event: ConsentChangedEvent
+
+
+class Asked(NamedTuple):
+    """One request to classify a run again that is in force, with its place. The rows are still to be made."""
+
+    offset: int
+    event: ReclassifyEvent
 
 
 @dataclass(slots=True)
@@ -65,7 +72,10 @@ class QuarantineRow:
 
 @dataclass(slots=True)
 class Landing:
-    """Rows of all tables for a stretch of one partition, `first..last` offsets, each list in offset order."""
+    """Rows of all tables for a stretch of one partition, `first..last` offsets, each list in offset order.
+
+    `asked`: runs that are to be classified again; their rows of `steps` and `runs` come from the ledger.
+    """
 
     topic: str
     partition: int
@@ -80,6 +90,7 @@ class Landing:
     consents: list[ConsentRow] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     payloads: list[Payload] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
     policy_revision: str = ""
 
     def extend(self, later: Landing) -> None:
@@ -88,8 +99,25 @@ class Landing:
         for name in _ROWS:
             getattr(self, name).extend(getattr(later, name))
 
+    def answer(self, steps: list[StepRow], runs: list[RunRow]) -> None:
+        """Put in the rows of what was asked for, and note that nothing is asked any more."""
+        self.steps = sorted([*self.steps, *steps], key=lambda row: row.offset)
+        self.runs = sorted([*self.runs, *runs], key=lambda row: row.offset)
+        self.asked = []
 
-_ROWS: Final = ("events", "steps", "runs", "rewards", "quarantine", "holes", "consents", "decisions", "payloads")
+
+_ROWS: Final = (
+    "events",
+    "steps",
+    "runs",
+    "rewards",
+    "quarantine",
+    "holes",
+    "consents",
+    "decisions",
+    "payloads",
+    "asked",
+)
 
 
 def erased_row(offset: int, append_us: int, tenant_id: str, digest: bytes) -> LedgerRow:

@@ -35,20 +35,22 @@ _VERSIONS: Final = {
 }
 _TIMES: Final = ("started_at", "ended_at", "closed_at")
 _OTHERS: Final = (
-    "tenant_id", "skill_name", "offset", "first_offset", "revision", "retry_count", "input_tokens", "output_tokens",
-    "cost_usd",
+    "tenant_id", "skill_name", "offset", "first_offset", "close_offset", "revision", "retry_count", "input_tokens",
+    "output_tokens", "cost_usd",
 )  # fmt: skip
 COLUMNS: Final = (*_PLAIN, *_VERSIONS.values(), *_TIMES, *_OTHERS)
 """Columns of `runs` that an outcome is a function of."""
 
 
 class Closed(NamedTuple):
-    """One row of `runs`: whose it is, the life of the run that it closes, and what it says."""
+    """One row of `runs`: whose it is, the life of the run that it closes, and what it says. `close_offset`: that of the
+    row, set where it classifies the run again."""
 
     tenant_id: str
     skill_name: str
     first_offset: int
     outcome: RunOutcome
+    close_offset: int | None = None
 
 
 class Pulled(NamedTuple):
@@ -112,8 +114,9 @@ def _closed(columns: dict[str, list[Any]], versions: RunVersions, place: int) ->
         **{name: columns[name][place] for name in _PLAIN},
     )
     return Closed(
-        columns["tenant_id"][place], columns["skill_name"][place] or "", columns["first_offset"][place], outcome
-    )
+        columns["tenant_id"][place], columns["skill_name"][place] or "", columns["first_offset"][place], outcome,
+        columns["close_offset"][place],
+    )  # fmt: skip
 
 
 def _bounded(figure: int | None) -> int | None:

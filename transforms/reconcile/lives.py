@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 SEED: Final = 7
 REWARD_TYPES: Final = ("agent.reward.assigned", "agent.feedback.given")
 END_TYPE: Final = "agent.run.ended"
-TICK_TYPE: Final = "trajlake.tick"
 
 
 def run_key() -> pl.Expr:
@@ -37,19 +36,21 @@ def event_key() -> pl.Expr:
 class Lives:
     """The closed lives of all runs, looked up by (key, offset).
 
-    `runs`: one row a run row, with columns key UInt64, first_offset, offset Int64, revision, step_count, event_count
-    Int32. `frame` has one row a life, that of its highest revision, sorted by key and first_offset.
+    `runs`: one row a run row, with columns key UInt64, first_offset, offset, close_offset Int64, revision, step_count,
+    event_count Int32. `frame` has one row a life, that of its highest revision, sorted by key and first_offset. A life
+    ends at its last close, whenever it was classified again.
     """
 
     def __init__(self, runs: pl.DataFrame) -> None:
         self.frame = (
             runs.sort("key", "first_offset", "revision", "offset")
             .unique(["key", "first_offset"], keep="last", maintain_order=True)
-            .select("key", "first_offset", "offset", "revision", "step_count", "event_count")
+            .select("key", "first_offset", "offset", "close_offset", "revision", "step_count", "event_count")
+            .with_columns(pl.coalesce("close_offset", "offset").alias("close_offset"))
         )
         self._keys = self.frame["key"].to_numpy()
         self._first = self.frame["first_offset"].to_numpy()
-        self._last = self.frame["offset"].to_numpy()
+        self._last = self.frame["close_offset"].to_numpy()
         self.counted: NDArray[np.int64] = np.zeros(len(self.frame), np.int64)
         """Events of the ledger within each life, as far as `count` has seen them."""
 

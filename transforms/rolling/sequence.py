@@ -63,8 +63,14 @@ def insert(sequence: Sequence, run: Seen) -> None:
 
 
 def remove(sequence: Sequence, run: Seen) -> None:
-    """Take a run out that counts as something else now. One that was dropped stays in what is known of the dropped."""
-    sequence.runs = [each for each in sequence.runs if each.place != run.place]
+    """Take a run out that counts as something else now. Of those that were dropped a failure is taken back; a success
+    stays known as one."""
+    kept = [each for each in sequence.runs if each.place != run.place]
+    if len(kept) == len(sequence.runs) and _is_counted(sequence, run):
+        sequence.failures = max(0, sequence.failures - 1)
+        if not sequence.failures:
+            sequence.since_us = None
+    sequence.runs = kept
 
 
 def streak(sequence: Sequence) -> tuple[int, int | None]:
@@ -82,6 +88,16 @@ def streak(sequence: Sequence) -> tuple[int, int | None]:
     if sequence.failures:
         return length + sequence.failures, sequence.since_us
     return length, since
+
+
+def _is_counted(sequence: Sequence, run: Seen) -> bool:
+    """Whether a dropped run is among the failures since the last success that was dropped."""
+    return (
+        run.outcome_class in SCORED
+        and run.outcome_class != SUCCESS
+        and (sequence.success is None or run.place > tuple(sequence.success))
+        and (sequence.since_us is not None and run.end_us >= sequence.since_us)
+    )
 
 
 def _drop(sequence: Sequence, run: Seen) -> None:

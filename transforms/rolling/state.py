@@ -220,13 +220,18 @@ class SkillState:
         for version, members in grouped.items():
             bucket = self.versions.get(version)
             fresh = [part for part in members if bucket is None or part.offset > bucket.applied.get(partition, -1)]
-            if not fresh or (bucket is None and all(part.sign < 0 for part in fresh)):
+            if not fresh or (bucket is None and self._is_forgotten(fresh)):
                 continue
             if bucket is None:
                 bucket = self.versions[version] = Bucket()
             self._count(bucket, partition, fresh)
             touched.add(f"v{version}")
         return touched
+
+    def _is_forgotten(self, fresh: list[Part]) -> bool:
+        """Whether a version that is not known was so once: what is taken back of it, or exchanged, counts no more."""
+        kept_us = self.head.as_of_us - VERSION_KEPT_US
+        return all(part.sign < 0 for part in fresh) or all(part.run.end_us < kept_us for part in fresh)
 
     @staticmethod
     def _count(bucket: Bucket, partition: int, fresh: list[Part]) -> None:
