@@ -68,6 +68,25 @@ def test_G1_json_that_names_a_key_twice_is_searched_in_both_places() -> None:
     assert "ghp_" not in clean(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":["%s"],"a":1}', '{"a":"%s","a":1}', '{"%s":1,"%s":2}', '{"a":{"b":["%s",1]},"a":{"b":2}}',
+        '[{"a":"x\\n%s","a":"x"},"z"]', '{"rrn":9001011234568,"rrn":1,"t":"%s"}',
+        '{"password":"hunter2hunter","password":1}',
+    ],
+)  # fmt: skip
+def test_a_json_text_that_names_a_key_twice_is_redacted_as_it_stands(text: str) -> None:
+    raw = text.replace("%s", TOKEN).encode()
+    out, found = redactor().redact_json(raw)
+    for planted in (TOKEN, "hunter2", "9001011234568"):
+        assert planted not in out.decode()
+    pairs = json.loads(out, object_pairs_hook=list)
+    assert len(str(pairs)) > 0
+    assert found
+    assert redactor().redact_json(out) == (out, [])
+
+
 def test_a_secret_as_a_key_is_removed_and_its_value_kept() -> None:
     out = clean({"cache": {TOKEN: {"hits": 3}}})
     assert out == {"cache": {"[redacted:github-token]": {"hits": 3}}}

@@ -87,7 +87,8 @@ class RecordRedaction:
         text, cuts = self._deny.apply(text)
         if self._redactor is None:
             return text, cuts
-        redacted, found = self._redactor.redact_json(text, tenant)
+        # The decoder has refused what names a key twice.
+        redacted, found = self._redactor.redact_json(text, tenant, unique=True)
         if any(_attribute(cut.path) for cut in found):
             redacted, found = self._spare_ids(text, redacted, found)
         cuts = [*cuts, *found]

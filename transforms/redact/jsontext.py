@@ -6,6 +6,7 @@ replacing inside the literals changes nothing else, and the result parses becaus
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -81,6 +82,23 @@ def is_json(text: str, max_depth: int) -> bool:
     except RecursionError:
         raise DepthLimit("max_depth", max_depth) from None
     return True
+
+
+def names_twice(raw: bytes) -> bool:
+    """Whether any object of a JSON text names a key twice. Raises ValueError where it is no JSON."""
+
+    class Twice(Exception):
+        pass
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        if len({key for key, _ in pairs}) < len(pairs):
+            raise Twice
+
+    try:
+        json.loads(raw, object_pairs_hook=look)
+    except Twice:
+        return True
+    return False
 
 
 def within_literals(text: str, low: int, high: int) -> Iterator[tuple[int, int, bool]]:

@@ -18,7 +18,7 @@ from trajlake.transforms.redact.actions import resolve_actions
 from trajlake.transforms.redact.detector import AN_ID, Detector
 from trajlake.transforms.redact.errors import RedactionError, RedactionFailed, SizeLimit
 from trajlake.transforms.redact.gates import SPLIT, STREAMED
-from trajlake.transforms.redact.jsontext import literal_of
+from trajlake.transforms.redact.jsontext import literal_of, names_twice
 from trajlake.transforms.redact.leaves import KEY, STRING, Leaf, lay_out, pathname
 from trajlake.transforms.redact.model import Action, Limits, Rule, Span, revision_of
 from trajlake.transforms.redact.prefilter import Call
@@ -125,13 +125,15 @@ class Redactor:
         """As `redact_json`, changed only inside strings; None where that is not enough. Much faster."""
         return self._guarded(self._redact_in_place, raw, tenant)
 
-    def redact_json(self, raw: bytes, tenant: str | None = None) -> tuple[bytes, list[Redaction]]:
+    def redact_json(
+        self, raw: bytes, tenant: str | None = None, *, unique: bool = False
+    ) -> tuple[bytes, list[Redaction]]:
         """Redact one JSON text. Returns it as it was where nothing was found; else the same text, either changed only
-        inside its strings or written anew in compact form.
+        inside its strings or written anew in compact form. `unique`: it is known that no object names a key twice.
 
         Raises RedactionFailed where `raw` is no JSON, and as `redact` does.
         """
-        return self._guarded(self._redact_json, raw, tenant)
+        return self._guarded(self._redact_json, raw, tenant, unique)
 
     def _guarded(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
         try:
@@ -150,14 +152,31 @@ class Redactor:
 
     # Raw JSON
 
-    def _redact_json(self, raw: bytes, tenant: str | None) -> tuple[bytes, list[Redaction]]:
+    def _redact_json(self, raw: bytes, tenant: str | None, unique: bool) -> tuple[bytes, list[Redaction]]:
         in_place = self._redact_in_place(raw, tenant)
         if in_place is not None:
             return in_place
+        if not unique and names_twice(raw):
+            return self._redact_doubled(raw.decode(), tenant)
         redacted = self._redact(msgspec.json.decode(raw), tenant)
         if not redacted.redactions:
             return raw, []
         return msgspec.json.encode(redacted.value), redacted.redactions
+
+    def _redact_doubled(self, text: str, tenant: str | None) -> tuple[bytes, list[Redaction]]:
+        """A JSON text in which an object names a key twice, so that no value holds all of it: changed as it stands."""
+        self._begin(len(text))
+        counts: Counts = {}
+        for _ in range(ROUNDS):
+            spans = self._search.in_json(text, 0)
+            if not spans:
+                done: Counts = {}
+                _add(done, "", counts)
+                return text.encode(), self._listed(done, tenant)
+            for span in spans:
+                self._count(counts, span)
+            text = self._stand_ins.replace(text, spans, tenant)
+        raise RedactionFailed("NoFixedPoint")
 
     def _redact_in_place(self, raw: bytes, tenant: str | None) -> tuple[bytes, list[Redaction]] | None:
         if len(raw) > _LARGE:
