@@ -26,7 +26,7 @@ from trajlake.expectations.errors import TrajlakeError
 from trajlake.expectations.policy_text import Lines, Place, TextProblem, line_of, read_text
 from trajlake.expectations.tables import TABLES
 
-ENGINE: Final = 1
+ENGINE: Final = 2
 """Raised when `transforms.policy` applies the same files in another way; part of the revision."""
 
 Purpose = Literal["train", "evaluate", "statistics", "audit"]
@@ -116,7 +116,7 @@ class Terms(_Part):
     consent: Consent | None = None
     """Consent of the run's subject to this purpose: required; required where the run names a subject; not needed."""
     consent_given: ConsentTime | None = None
-    """Whether consent has to hold when the run starts as well, or only when it is judged."""
+    """Whether consent has to hold from the run's start to its end as well, or only when it is judged."""
     licences: list[Name] | Literal["any"] | None = None
     """Licences that the run's material may have; one without a licence has none of these."""
     annotators: list[Annotator] | Literal["any"] | None = None

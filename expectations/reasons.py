@@ -129,6 +129,8 @@ class PolicyReason(StrEnum):
     """The tenant's data has to lie in a root of its own, or the root is another tenant's."""
     TENANT_DISAGREES = "tenant_disagrees"
     """Envelope, key, topic and payload do not name one tenant."""
+    CONSENT_LAPSED = "consent_lapsed"
+    """Consent ended while the run went on, and was given again later."""
 
 
 class Publication(StrEnum):

@@ -69,26 +69,39 @@ def test_consent_that_runs_out_takes_the_run_out_when_its_time_comes(lab: Lab) -
     assert lab.current() == {}
 
 
-CONSENT_CASES: dict[PolicyReason, tuple[list[Sent], str | None]] = {
-    PolicyReason.CONSENT_OTHER_PURPOSE: ([consent(0, "granted", purpose="evaluate", person=f"p-{MARK}")], None),
-    PolicyReason.CONSENT_WITHDRAWN: ([consent(0, "withdrawn", person=f"p-{MARK}")], None),
-    PolicyReason.CONSENT_EXPIRED: ([consent(0, "expired", person=f"p-{MARK}")], None),
-    PolicyReason.CONSENT_AFTER_RUN: ([consent(0, "granted", person=f"p-{MARK}")], "before_run"),
+def earlier(sent: Sent) -> Sent:
+    """A statement made some months before the log began: a time behind the broker's would not be believed."""
+    return sent._replace(value=(sent.value or b"").replace(b"2023-11-14T", b"2023-01-01T"))
+
+
+LONG_AGO = "2023-01-01T00:00:00"
+_PERSON = f"p-{MARK}"
+CONSENT_CASES: dict[PolicyReason, tuple[list[Sent], tuple[str, str] | None]] = {
+    PolicyReason.CONSENT_OTHER_PURPOSE: ([consent(0, "granted", purpose="evaluate", person=_PERSON)], None),
+    PolicyReason.CONSENT_WITHDRAWN: ([consent(0, "withdrawn", person=_PERSON)], None),
+    PolicyReason.CONSENT_EXPIRED: ([consent(0, "expired", person=_PERSON)], None),
+    PolicyReason.CONSENT_AFTER_RUN: ([consent(0, "granted", person=_PERSON)], (LONG_AGO, LONG_AGO)),
+    PolicyReason.CONSENT_LAPSED: (
+        [
+            earlier(consent(0, "granted", person=_PERSON, expires_at="2023-01-01T22:13:22Z")),
+            earlier(consent(4, "granted", person=_PERSON)),
+        ],
+        ("2023-01-01T22:13:21", "2023-01-01T22:13:23"),
+    ),
 }
-"""By reason, what the subject says, and when the policy wants it said."""
+"""By reason, what the subject says; and, where consent has to come before the run, when that started and ended."""
 
 
 @pytest.mark.parametrize("reason", CONSENT_CASES, ids=str)
 def test_G14_without_consent_no_byte_gets_in(lab: Lab, reason: PolicyReason) -> None:
-    statements, policy = CONSENT_CASES[reason]
-    if policy is not None:
-        lab.rules = type(lab.rules)(policies(train(consent_given=policy)), lab.rules.suite)
-    run = marked(subject_id=f"p-{MARK}")
-    if policy is not None:
-        # The run started before the statement was made.
+    statements, times = CONSENT_CASES[reason]
+    run = marked(subject_id=_PERSON)
+    if times is not None:
+        lab.rules = type(lab.rules)(policies(train(consent_given="before_run")), lab.rules.suite)
+        start, end = (time.encode() for time in times)
         run = [
-            one._replace(value=(one.value or b"").replace(b"2026-03-01T10:00:00", b"2023-01-01T00:00:00"))
-            for one in run
+            one._replace(value=(one.value or b"").replace(b"2026-03-01T10:00:00", end if place else start))
+            for place, one in enumerate(run)
         ]
     lab.land([*statements, *run, *story("other")])
     lab.curate()

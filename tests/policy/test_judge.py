@@ -106,6 +106,28 @@ def test_g14_without_consent_for_the_purpose_at_the_time_a_run_is_denied(
     assert verdict.rules == (f"default:train.consent{'_given' if code == 'consent_after_run' else ''}",)
 
 
+@pytest.mark.parametrize(
+    "again",
+    [
+        (grant(expires_us=150), grant(made_us=400, offset=2)),
+        (grant(), grant("withdrawn", 150, offset=1), grant(made_us=400, offset=2)),
+        (grant(expires_us=150), grant(made_us=160, offset=2)),
+    ],
+    ids=["expired", "withdrawn", "renewed within the run"],
+)
+def test_g14_consent_that_ended_while_the_run_went_on_is_not_mended_by_a_later_one(
+    again: tuple[ConsentRecord, ...],
+) -> None:
+    run = msgspec.structs.replace(RUN, ended_us=200)
+    verdict = judge(OPEN, *again, run=run)
+    assert (codes(verdict), verdict.rules) == (["consent_lapsed"], ("default:train.consent_given",))
+    assert verdict.reasons[0].detail.startswith("while the run went on: ")
+    text = OPEN.replace("declared: respected", "declared: respected\n        consent_given: any_time")
+    assert judge(text, *again, run=run).allowed
+    assert judge(OPEN, *again, run=msgspec.structs.replace(RUN, ended_us=150)).allowed
+    assert codes(judge(OPEN, *again[:-1], run=run))[0] in ("consent_expired", "consent_withdrawn")
+
+
 def test_g14_consent_given_after_the_run_counts_where_the_policy_says_so() -> None:
     text = OPEN.replace("declared: respected", "declared: respected\n        consent_given: any_time")
     assert judge(text, grant(made_us=200)).allowed
@@ -217,6 +239,7 @@ entries = st.lists(policy_entries, max_size=4, unique_by=lambda policy: (policy.
 runs = st.builds(
     RunFacts, tenant_id=some(["a", "b"]), run_id=st.just("r"), skill_name=texts, license=texts, classification=texts,
     residency=some([None, "eu", "kr"]), subject_id=texts, started_us=st.none() | st.integers(0, 20),
+    ended_us=st.none() | st.integers(0, 20),
     purpose=st.none() | st.lists(some(PURPOSES)).map(tuple),
 )  # fmt: skip
 grades = st.lists(

@@ -106,9 +106,9 @@ def _remembering(
     known: dict[object, Verdict] = {}
 
     def judge(facts: RunFacts, rewards: list[RewardFacts], purpose: Purpose) -> Verdict:
-        started = facts.started_us if facts.subject_id is not None else None
+        times = (facts.started_us, facts.ended_us) if facts.subject_id is not None else (None, None)
         alike = msgspec.structs.replace(
-            facts, run_id="", topic="", partition=0, offset=0, revision=0, started_us=started
+            facts, run_id="", topic="", partition=0, offset=0, revision=0, started_us=times[0], ended_us=times[1]
         )
         key = (alike, _graders(rewards), purpose)
         verdict = known.get(key)

@@ -15,7 +15,11 @@ from trajlake.transforms.policy.facts import RewardFacts, RunFacts
 RunKey: TypeAlias = tuple[str, str]
 """Tenant and run."""
 
-_RUN_COLUMNS: Final = (*(name for name in RunFacts.__struct_fields__ if name != "started_us"), "started_at")
+_RUN_COLUMNS: Final = (
+    *(name for name in RunFacts.__struct_fields__ if not name.endswith("_us")),
+    "started_at",
+    "ended_at",
+)
 _REWARD_COLUMNS: Final = ("tenant_id", "run_id", *RewardFacts.__struct_fields__)
 _FRAME_ROWS: Final = 50_000
 

@@ -22,8 +22,9 @@ PURPOSE: Final = "train"
 FACTS: Final = (
     "tenant_id", "run_id", "topic", "partition", "offset", "revision", "skill_name", "skill_version", "agent_name",
     "model_name", "model_provider", "purpose", "residency", "classification", "license", "consent_revision",
-    "subject_id", "outcome_class", "started_at",
+    "subject_id", "outcome_class", "started_at", "ended_at",
 )  # fmt: skip
+_TIMES: Final = ("started_at", "ended_at")
 _GRADERS: Final = ("reward_id", "annotator_kind", "annotator_id", "annotator_version")
 
 
@@ -66,15 +67,17 @@ def judge(
 
 
 def _facts(runs: pa.Table) -> list[RunFacts]:
-    times = runs.column("started_at").cast(pa.int64()).to_pylist()
+    starts, ends = (runs.column(name).cast(pa.int64()).to_pylist() for name in _TIMES)
     columns: Mapping[str, Sequence[Any]] = {
-        name: runs.column(name).to_pylist() for name in FACTS if name not in ("started_at", "purpose")
+        name: runs.column(name).to_pylist() for name in FACTS if name not in (*_TIMES, "purpose")
     }
     purposes = [None if value is None else tuple(value) for value in runs.column("purpose").to_pylist()]
     names = list(columns)
     return [
-        RunFacts(**dict(zip(names, row, strict=True)), purpose=purpose, started_us=started)
-        for row, purpose, started in zip(zip(*columns.values(), strict=True), purposes, times, strict=True)
+        RunFacts(**dict(zip(names, row, strict=True)), purpose=purpose, started_us=started, ended_us=ended)
+        for row, purpose, started, ended in zip(
+            zip(*columns.values(), strict=True), purposes, starts, ends, strict=True
+        )
     ]
 
 

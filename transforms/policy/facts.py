@@ -36,17 +36,19 @@ class RunFacts(Struct, frozen=True, kw_only=True):
     subject_id: str | None = None
     outcome_class: str | None = None
     started_us: int | None = None
+    ended_us: int | None = None
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> RunFacts:
         """A row of `runs` as Python values; times as datetimes or µs. Columns that policy does not read may be left
         out."""
-        names = [name for name in cls.__struct_fields__ if name not in ("purpose", "started_us")]
+        names = [name for name in cls.__struct_fields__ if name not in ("purpose", "started_us", "ended_us")]
         declared = row.get("purpose")
         return cls(
             **{name: row[name] for name in names if name in row},
             purpose=None if declared is None else tuple(declared),
             started_us=micros(row.get("started_at")),
+            ended_us=micros(row.get("ended_at")),
         )
 
 

@@ -72,10 +72,11 @@ def judge_run(
     scope = terms_for(policies, facts.tenant_id, facts.skill_name)
     terms = scope.purposes[purpose]
     consent, at_start = _consents(terms, facts, consents, purpose, at_us)
+    lapse = _lapse(terms, facts, consents, purpose)
     refused = [reward for reward in rewards if not _may_grade(terms, reward)]
     findings = (
         *_allowed(terms, facts, purpose),
-        *_consented(terms, facts, consent, at_start),
+        *_consented(terms, facts, consent, at_start, lapse),
         *_licensed(terms, facts),
         *_graded(terms, refused),
         *(
@@ -84,7 +85,7 @@ def judge_run(
         ),
         *_denied(policies.deny, facts, rewards, purpose),
     )
-    records = tuple(found.record for found in (consent, at_start) if found is not None)
+    records = tuple(found.record for found in (consent, at_start, lapse) if found is not None)
     granted = consent is not None and consent.status == "granted" and facts.subject_id is not None and not findings
     return Verdict(
         verdict="deny" if findings else "allow",
@@ -180,8 +181,24 @@ def _consents(
     return now, consents.find(facts.tenant_id, facts.subject_id, purpose, facts.started_us)
 
 
+def _lapse(terms: PurposeTerms, facts: RunFacts, consents: Consents, purpose: Purpose) -> ConsentFound | None:
+    """What ended consent while the run went on, where consent has to come before what it is for."""
+    if terms.consent.value == "not_needed" or terms.consent_given.value == "any_time" or facts.subject_id is None:
+        return None
+    if facts.started_us is None or facts.ended_us is None:
+        return None
+    ended = consents.holds_until(facts.tenant_id, facts.subject_id, purpose, facts.started_us)
+    if ended is None or ended >= facts.ended_us:
+        return None
+    return consents.find(facts.tenant_id, facts.subject_id, purpose, ended)
+
+
 def _consented(
-    terms: PurposeTerms, facts: RunFacts, consent: ConsentFound | None, at_start: ConsentFound | None
+    terms: PurposeTerms,
+    facts: RunFacts,
+    consent: ConsentFound | None,
+    at_start: ConsentFound | None,
+    lapse: ConsentFound | None,
 ) -> Iterator[Finding]:
     if facts.subject_id is None:
         if terms.consent.value == "required":
@@ -198,6 +215,8 @@ def _consented(
         elif at_start.status != "granted":
             detail = f"at the run's start: {_said(at_start)}"
             yield Finding(PolicyReason.CONSENT_AFTER_RUN, rule, detail)
+        elif lapse is not None:
+            yield Finding(PolicyReason.CONSENT_LAPSED, rule, f"while the run went on: {_said(lapse)}")
 
 
 def _said(found: ConsentFound) -> str:
