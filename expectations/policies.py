@@ -12,7 +12,8 @@ means nothing. Deny rules stand beside all that: one that matches denies, whatev
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache, cached_property
@@ -38,11 +39,18 @@ RefusedRewards = Literal["deny_run", "leave_out"]
 FieldAction = Literal["keep", "mask", "drop"]
 DeepScan = Literal["skip", "hold", "refuse"]
 Isolation = Literal["shared", "dedicated"]
+Stated = Literal["skill", "model", "classification", "licence", "residency", "subject", "purpose"]
+Outcome = Literal[
+    "success", "quality_failure", "agent_action", "tool_fault", "infra_fault", "quota", "config", "policy_denied",
+    "verifier_fault", "cancelled", "abandoned", "timeout", "unknown",
+]  # fmt: skip
+"""Values of `OutcomeClass`."""
 
 ANYWHERE: Final = "any"
 FOREVER: Final = "forever"
 _DAY_US: Final = 86_400_000_000
 _UNITS_US: Final = {"h": _DAY_US // 24, "d": _DAY_US, "w": 7 * _DAY_US, "y": 365 * _DAY_US}
+_LONGEST_US: Final = 1000 * 365 * _DAY_US
 
 _ID: Final = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 _ZONE: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
@@ -53,10 +61,34 @@ _SHAPES: Final = {
     _DURATION: "is no duration: a number and h, d, w or y, or `forever`",
 }
 
+
+def _plain_name(name: str) -> str:
+    """A name that looks like another one would silently be about nobody."""
+    if name != name.strip():
+        raise ValueError("begins or ends with a space")
+    if any(unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") for char in name):
+        raise ValueError("holds a character that does not show")
+    return name
+
+
+def _sane_duration(text: str) -> str:
+    if text != FOREVER and int(text[:-1]) * _UNITS_US[text[-1]] > _LONGEST_US:
+        raise ValueError("is longer than 1,000 years; write `forever`")
+    return text
+
+
+def _not_any(names: list[str] | str | None) -> list[str] | str | None:
+    if isinstance(names, list) and ANYWHERE in names:
+        raise ValueError("`any` stands by itself, not in a list")
+    return names
+
+
 Id = Annotated[str, Field(pattern=_ID)]
-Name = Annotated[str, Field(min_length=1, max_length=1024)]
+Name = Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(_plain_name)]
+Names = Annotated[list[Name], Field(min_length=1)]
+"""Any one of some names. None at all would match nothing."""
 Zone = Annotated[str, Field(pattern=_ZONE)]
-Duration = Annotated[str, Field(pattern=_DURATION)]
+Duration = Annotated[str, Field(pattern=_DURATION), AfterValidator(_sane_duration)]
 
 _CONTENT: Final = {
     "runs": ("input", "output", "final_messages", "compactions"),
@@ -117,7 +149,7 @@ class Terms(_Part):
     """Consent of the run's subject to this purpose: required; required where the run names a subject; not needed."""
     consent_given: ConsentTime | None = None
     """Whether consent has to hold from the run's start to its end as well, or only when it is judged."""
-    licences: list[Name] | Literal["any"] | None = None
+    licences: Annotated[list[Name] | Literal["any"] | None, AfterValidator(_not_any)] = None
     """Licences that the run's material may have; one without a licence has none of these."""
     annotators: list[Annotator] | Literal["any"] | None = None
     """Graders whose rewards may be used."""
@@ -162,33 +194,31 @@ class Policy(_Named):
 class When(_Part):
     """Condition of a deny rule: every key that is given must hold, by any one of its values. None given: all runs."""
 
-    tenants: list[Name] | None = None
+    tenants: Names | None = None
     """Tenant of the run."""
-    skills: list[Name] | None = None
+    skills: Names | None = None
     """Skill of the run."""
-    skill_versions: list[Name] | None = None
+    skill_versions: Names | None = None
     """Version of the skill."""
-    agents: list[Name] | None = None
+    agents: Names | None = None
     """Agent of the run."""
-    models: list[Name] | None = None
+    models: Names | None = None
     """Model of the run."""
-    providers: list[Name] | None = None
+    providers: Names | None = None
     """Who served the model."""
-    classifications: list[Name] | None = None
+    classifications: Names | None = None
     """Sensitivity as the producer declared it."""
-    licences: list[Name] | None = None
+    licences: Names | None = None
     """Licence of the material."""
-    residencies: list[Name] | None = None
+    residencies: Names | None = None
     """Zone as the producer declared it."""
-    subjects: list[Name] | None = None
+    subjects: Names | None = None
     """Person whose data the run holds."""
-    outcome_classes: list[Name] | None = None
+    outcome_classes: Annotated[list[Outcome], Field(min_length=1)] | None = None
     """What came of the run."""
-    annotators: list[Annotator] | None = None
+    annotators: Annotated[list[Annotator], Field(min_length=1)] | None = None
     """A grader that gave the run a reward."""
-    missing: list[Literal["skill", "model", "classification", "licence", "residency", "subject", "purpose"]] | None = (
-        None
-    )
+    missing: Annotated[list[Stated], Field(min_length=1)] | None = None
     """Facts that the run does not state; every one of them is missing."""
 
 
@@ -197,7 +227,7 @@ class Deny(_Named):
 
     reason: Annotated[str, Field(min_length=1, max_length=1024)]
     """Why, in words that may be shown to anybody."""
-    purposes: list[Purpose] | None = None
+    purposes: Annotated[list[Purpose], Field(min_length=1)] | None = None
     """Purposes that are denied; all where absent."""
     when: When = Field(default_factory=When)
     """Runs that it is about."""
@@ -279,10 +309,25 @@ def read_policies(name: str, text: str) -> PolicyText:
         value, lines = read_text(text)
     except TextProblem as problem:
         raise PolicyError([Problem(name, problem.line, "text", problem.what)]) from None
+    if unsaid := [Problem(name, line_of(lines, place), dotted(place), _UNSAID) for place in _nulls(value)]:
+        raise PolicyError(unsaid)
     try:
         return PolicyText(name, PolicyFile.model_validate(value), lines)
     except ValidationError as error:
         raise PolicyError(_problems(name, lines, error)) from None
+
+
+_UNSAID: Final = "has no value; leave the key out, or give it one"
+"""A key without a value may be a template's gap: `tenant:` would make one tenant's policy everybody's."""
+
+
+def _nulls(value: Any, place: Place = ()) -> Iterator[Place]:
+    """Places of nulls below the whole."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        if part is None:
+            yield (*place, key)
+        yield from _nulls(part, (*place, key))
 
 
 def policy_set(texts: Iterable[PolicyText] = ()) -> PolicySet:
@@ -369,7 +414,7 @@ def _problem(name: str, lines: Lines, place: Place, entry: Any) -> Problem:
     return Problem(name, line_of(lines, place), dotted(place), what)
 
 
-_BRANCHES: Final = ("list[", "literal[", "constrained-")
+_BRANCHES: Final = ("list[", "literal[", "constrained-", "function-")
 
 
 def _is_branch(part: object) -> bool:

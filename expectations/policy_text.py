@@ -104,6 +104,9 @@ def _scalar(node: ScalarNode) -> Any:
     if tag == "null":
         return None
     if tag == "bool":
+        if text.lower() not in ("true", "false"):
+            # What a %YAML 1.1 directive makes of yes, no, on and off.
+            raise TextProblem(node.start_mark.line + 1, "write true or false")
         return text.lower() == "true"
     try:
         if tag == "int":

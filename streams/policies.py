@@ -36,6 +36,12 @@ def governance(settings: Settings) -> Governance:
     return Governance(policies, place, code_version())
 
 
+def training_place(settings: Settings) -> WritePlace:
+    """Where the training zone lies, as policies see it."""
+    zone = settings.training_zone or settings.zone
+    return WritePlace(zone=zone or None, tenant_id=settings.training_tenant or settings.dedicated_to or None)
+
+
 def code_version() -> str:
     """Version of trajlake that decides."""
     try:
@@ -72,7 +78,12 @@ def policy_files(place: Path) -> list[Path]:
     """The files that a place stands for, in the order of their names. Raises `PolicyError` where there is none."""
     if not place.is_dir():
         return [place]
-    found = sorted(path for path in place.iterdir() if path.suffix in _SUFFIXES and not path.name.startswith("."))
+    shown = [path for path in place.iterdir() if not path.name.startswith(".")]
+    for below in sorted(path for path in shown if path.is_dir()):
+        if any(path.suffix.lower() in _SUFFIXES for path in below.rglob("*")):
+            # Not read, and a policy that nobody reads must not look as if it held.
+            raise PolicyError([Problem(str(below), 1, "file", "folders in a folder of policies are not read")])
+    found = sorted(path for path in shown if path.suffix.lower() in _SUFFIXES and not path.is_dir())
     if not found:
         # A folder that was mistaken for another must not mean "no policies".
         raise PolicyError([Problem(str(place), 1, "file", "the folder holds no *.yaml file")])

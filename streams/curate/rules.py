@@ -18,7 +18,7 @@ from trajlake.sinks.reports import read_restricted, write_restricted
 from trajlake.streams.checkpoints.checkpoint import run_checkpoint
 from trajlake.streams.checkpoints.results import CheckpointReport
 from trajlake.streams.deepscan.scanner import Scanner, scanner_for
-from trajlake.streams.policies import load_policies
+from trajlake.streams.policies import load_policies, training_place
 from trajlake.streams.settings import Settings
 from trajlake.transforms.curate.soundness import Reason
 from trajlake.transforms.gate.batchframe import Baseline, baseline_of, batch_frame
@@ -51,13 +51,7 @@ class Rules:
         folder = Path(settings.suites) if settings.suites else None
         policies = load_policies(settings.policies)
         suite = load_suites(folder)[PUBLICATION]
-        return cls(policies, suite, place_of(settings), scanner_for(settings, policies))
-
-
-def place_of(settings: Settings) -> WritePlace:
-    """Where the training zone lies, as policies see it."""
-    zone = settings.training_zone or settings.zone
-    return WritePlace(zone=zone or None, tenant_id=settings.training_tenant or settings.dedicated_to or None)
+        return cls(policies, suite, training_place(settings), scanner_for(settings, policies))
 
 
 @dataclass(frozen=True)

@@ -214,16 +214,16 @@ def test_details_hold_nothing_of_the_run() -> None:
 
 some = st.sampled_from
 texts = st.none() | some(["a", "b", "secret"])
-listed = st.none() | st.lists(some(["a", "b", "secret"]), max_size=2)
+listed = st.none() | st.lists(some(["a", "b", "secret"]), min_size=1, max_size=2)
 graders = st.builds(Annotator, kind=some(["code", "model", "human", "self"]))
 whens = st.builds(
     When, tenants=listed, skills=listed, classifications=listed, licences=listed, residencies=listed, subjects=listed,
-    annotators=st.none() | st.lists(graders, max_size=2),
-    missing=st.none() | st.lists(some(["skill", "licence", "subject"]), max_size=2),
+    annotators=st.none() | st.lists(graders, min_size=1, max_size=2),
+    missing=st.none() | st.lists(some(["skill", "licence", "subject"]), min_size=1, max_size=2),
 )  # fmt: skip
 denials = st.builds(
     Deny, id=st.uuids().map(str), reason=st.just("because"), when=whens,
-    purposes=st.none() | st.lists(some(PURPOSES), max_size=3),
+    purposes=st.none() | st.lists(some(PURPOSES), min_size=1, max_size=3),
 )  # fmt: skip
 terms = st.builds(
     Terms, allow=some([None, True, False]), declared=some([None, "required", "respected", "ignored"]),

@@ -217,3 +217,19 @@ def test_a_deep_scan_is_explained_by_its_rule_and_its_change_is_told(lake: Path,
     assert "deep_scan" not in policy("explain", *args, "--policies", allowed).stdout
     other.write_text(ALLOWED.replace("allow: true", "allow: true, deep_scan: always"))
     assert "deep_scan" in policy("check", str(other), code=1).stderr
+
+
+def test_explain_and_diff_know_where_the_training_zone_lies(
+    lake: Path, allowed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kr.yaml").write_text(ALLOWED.replace("tenant: acme\n", "tenant: acme\n    zone: kr\n"))
+    args = ("r2", "--root", str(lake), "--policies", str(tmp_path / "kr.yaml"), "--at", AT)
+    compared = ("diff", allowed, str(tmp_path / "kr.yaml"), "--root", str(lake), "--at", AT, "--json")
+    monkeypatch.setenv("TRAJLAKE_ZONE", "kr")
+    assert "\tallow\t" in policy("explain", *args, "--purpose", "train").stdout
+    assert json.loads(policy(*compared).stdout)["changes"] == []
+    monkeypatch.setenv("TRAJLAKE_ZONE", "eu")
+    assert "other_zone" in policy("explain", *args, "--purpose", "train").stdout
+    assert "\tallow\t" in policy("explain", *args, "--purpose", "audit").stdout
+    [change] = json.loads(policy(*compared).stdout)["changes"]
+    assert (change["purpose"], change["newly_denied"]) == ("train", 2)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import jsonschema
 import pytest
 
 from trajlake.expectations.policies import (
     CONTENT_FIELDS,
+    Outcome,
     PolicyError,
     PolicyFile,
     default_policies,
@@ -19,6 +21,7 @@ from trajlake.expectations.policies import (
     read_policies,
 )
 from trajlake.expectations.policy_text import TextProblem, read_text
+from trajlake.expectations.taxonomy import OutcomeClass
 from trajlake.streams.policies import load_policies
 
 GOOD = """\
@@ -202,3 +205,54 @@ def test_content_fields_are_columns() -> None:
         table, column = name.split(".")
         assert column in TABLES[table].names
     assert PolicyFile.model_validate({"version": 1}).policies == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("policies: [{id: a, tenant: , purposes: {train: {allow: true}}}]", "policies[0].tenant: has no value"),
+        ("policies: [{id: a, skill: ~}]", "policies[0].skill: has no value"),
+        ("policies: [{id: a, purposes: {train: {consent: null}}}]", "policies[0].purposes.train.consent: has no value"),
+        ("deny: [{id: d, reason: x, when: {tenants: }}]", "deny[0].when.tenants: has no value"),
+        ("deny: [{id: d, reason: x, when: {tenants: []}}]", "deny[0].when.tenants: List should have at least 1"),
+        ("deny: [{id: d, reason: x, when: {missing: []}}]", "deny[0].when.missing: List should have at least 1"),
+        ("deny: [{id: d, reason: x, purposes: []}]", "deny[0].purposes: List should have at least 1"),
+        (
+            "deny: [{id: d, reason: x, when: {outcome_classes: [succes]}}]",
+            "deny[0].when.outcome_classes[0]: Input should",
+        ),
+        ("policies: [{id: a, tenant: 'acme '}]", "policies[0].tenant: begins or ends with a space"),
+        ("policies: [{id: a, tenant: |\n    acme\n}]", "p.yaml:"),
+        ('policies: [{id: a, tenant: "ac\\u200bme"}]', "policies[0].tenant: holds a character that does not show"),
+        ('policies: [{id: a, tenant: "ac\\0me"}]', "policies[0].tenant: holds a character that does not show"),
+        (
+            "policies: [{id: a, purposes: {train: {licences: [any]}}}]",
+            "purposes.train.licences: `any` stands by itself",
+        ),
+        ("policies: [{id: a, retention: {events: 999999y}}]", "is longer than 1,000 years"),
+    ],
+)
+def test_what_would_silently_be_about_everybody_or_nobody_is_refused(text: str, said: str) -> None:
+    assert said in problems(f"version: 1\n{text}")[0]
+
+
+def test_yes_and_no_are_no_booleans_whatever_a_directive_says() -> None:
+    text = "version: 1\npolicies: [{id: a, seal_refused: yes}]"
+    assert "valid boolean" in problems(text)[0]
+    assert "write true or false" in problems(f"%YAML 1.1\n---\n{text}")[0]
+
+
+def test_files_whose_ending_is_in_capitals_are_read_and_folders_in_the_folder_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.YAML").write_text("version: 1\ndeny: [{id: d, reason: x}]\n")
+    assert [rule.id for rule in load_policies(str(tmp_path)).deny] == ["d"]
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "c.yaml").write_text("nonsense")
+    (tmp_path / "eu").mkdir()
+    assert load_policies(str(tmp_path)).deny
+    (tmp_path / "eu" / "b.yml").write_text(GOOD)
+    with pytest.raises(PolicyError, match=r"eu:1: file: folders in a folder of policies are not read"):
+        load_policies(str(tmp_path))
+
+
+def test_outcomes_that_a_rule_may_name_are_those_that_runs_have() -> None:
+    assert set(get_args(Outcome)) == {outcome.value for outcome in OutcomeClass}

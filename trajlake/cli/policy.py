@@ -100,13 +100,17 @@ def explain(
     from trajlake.governing.explain import as_json as shown
     from trajlake.governing.explain import explain as find
     from trajlake.reading.tables import open_lake
+    from trajlake.streams.policies import training_place
     from trajlake.streams.settings import load_settings
 
     settings = load_settings(root=root, policies=policies)
     judged_by = _load(settings.policies)
     lake = open_lake(settings.root, storage_options=settings.storage_options)
     with working(f"looking for {run_id}"):
-        found = find(lake, judged_by, run_id, _micros(at), tenant_id=tenant, purposes=_purposes(purpose))
+        found = find(
+            lake, judged_by, run_id, _micros(at), tenant_id=tenant, purposes=_purposes(purpose),
+            place=training_place(settings),
+        )  # fmt: skip
     if not found:
         fail(f"no run {run_id} in {lake.root}, and no decision about one")
     if as_json:
@@ -130,13 +134,14 @@ def diff(
     """
     from trajlake.governing.diff import compare
     from trajlake.reading.tables import open_lake
+    from trajlake.streams.policies import training_place
     from trajlake.streams.settings import load_settings
 
     settings = load_settings(root=root)
     before, after = (_load("" if place == "defaults" else place) for place in (a, b))
     lake = open_lake(settings.root, storage_options=settings.storage_options)
     with progress() as shown:
-        found = compare(lake, before, after, _micros(at), _purposes(purpose), shown)
+        found = compare(lake, before, after, _micros(at), _purposes(purpose), training_place(settings), shown)
     if as_json:
         print_json(_difference(found), indent=True)
         return

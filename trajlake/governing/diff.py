@@ -15,6 +15,7 @@ from trajlake.reading.tables import LakeTables
 from trajlake.transforms.policy.consents import Consents
 from trajlake.transforms.policy.facts import RewardFacts, RunFacts
 from trajlake.transforms.policy.judge import Verdict, judge_run
+from trajlake.transforms.policy.place import NOWHERE, WritePlace
 
 EXAMPLES: Final = 3
 _JUDGED_KEPT: Final = 100_000
@@ -57,16 +58,18 @@ def compare(
     b: PolicySet,
     at_us: int,
     purposes: tuple[Purpose, ...] = PURPOSES,
+    place: WritePlace = NOWHERE,
     progress: Progress = SILENT,
 ) -> Difference:
     """Judge every current run under both sets, as of one time, with the consents that have landed.
 
-    progress: counts runs, once they are read.
+    place: where the training zone lies; runs are written for no other purpose. progress: counts runs, once they are
+    read.
     """
     progress.stage("reading runs, rewards and consents")
     said, graded = evidence.consents(lake), evidence.rewards(lake)
     found = Difference(a.revision, b.revision, 0, dict.fromkeys(purposes, 0), dict.fromkeys(purposes, 0))
-    judges = [_remembering(policies, said, at_us) for policies in (a, b)]
+    judges = [_remembering(policies, said, at_us, place) for policies in (a, b)]
     for facts in evidence.runs(lake, progress=progress):
         found.judged += 1
         progress.advance()
@@ -100,7 +103,7 @@ def _note(found: Difference, facts: RunFacts, purpose: Purpose, before: Verdict,
 
 
 def _remembering(
-    policies: PolicySet, said: Consents, at_us: int
+    policies: PolicySet, said: Consents, at_us: int, place: WritePlace
 ) -> Callable[[RunFacts, list[RewardFacts], Purpose], Verdict]:
     """A judge that judges runs alike in all that policy looks at once."""
     known: dict[object, Verdict] = {}
@@ -115,7 +118,8 @@ def _remembering(
         if verdict is None:
             if len(known) >= _JUDGED_KEPT:
                 known.clear()
-            verdict = known[key] = judge_run(policies, alike, rewards, said, purpose, at_us)
+            where = place if purpose == "train" else NOWHERE
+            verdict = known[key] = judge_run(policies, alike, rewards, said, purpose, at_us, where)
         return verdict
 
     return judge

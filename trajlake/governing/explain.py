@@ -44,14 +44,20 @@ def explain(
     purposes: tuple[Purpose, ...] = PURPOSES,
     place: WritePlace = NOWHERE,
 ) -> list[Explained]:
-    """Explain every run of that id, one for each tenant that has one; empty where nothing of it is known."""
+    """Explain every run of that id, one for each tenant that has one; empty where nothing of it is known.
+
+    `place`: where the training zone lies; runs are written for no other purpose.
+    """
     graded = evidence.rewards(lake, run_id, tenant_id)
     said = evidence.consents(lake)
     found = []
     decided = _decisions(lake, run_id, tenant_id)
     for facts in sorted(evidence.runs(lake, run_id, tenant_id), key=lambda facts: facts.tenant_id):
         given = graded.get((facts.tenant_id, facts.run_id), [])
-        verdicts = [judge_run(policies, facts, given, said, purpose, at_us, place) for purpose in purposes]
+        verdicts = [
+            judge_run(policies, facts, given, said, purpose, at_us, place if purpose == "train" else NOWHERE)
+            for purpose in purposes
+        ]
         stored = decided.pop(facts.tenant_id, [])
         found.append(Explained(facts, _landed_under(lake, facts), given, verdicts, stored))
     # Of a run that was blocked there is no row, only decisions.
