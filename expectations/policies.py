@@ -12,7 +12,6 @@ means nothing. Deny rules stand beside all that: one that matches denies, whatev
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -24,6 +23,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from trajlake.expectations.errors import TrajlakeError
+from trajlake.expectations.names import unseen_in
 from trajlake.expectations.policy_text import Lines, Place, TextProblem, line_of, read_text
 from trajlake.expectations.tables import TABLES
 
@@ -64,10 +64,8 @@ _SHAPES: Final = {
 
 def _plain_name(name: str) -> str:
     """A name that looks like another one would silently be about nobody."""
-    if name != name.strip():
-        raise ValueError("begins or ends with a space")
-    if any(unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") for char in name):
-        raise ValueError("holds a character that does not show")
+    if (problem := unseen_in(name)) is not None:
+        raise ValueError(problem)
     return name
 
 

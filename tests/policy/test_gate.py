@@ -95,7 +95,18 @@ def test_g13_a_tenants_own_topic_takes_its_events_alone() -> None:
     assert decided(landed) == [(offset, ["identity.topic"], ["tenant_disagrees"]) for offset in range(4, 8)]
 
 
-@pytest.mark.parametrize("key", ["tenantid", "tenant_id", "tenantId", "tenant.id", "tenant"])
+@pytest.mark.parametrize("tenant", ["acme ", " acme", "ac\u200bme", "acme\u00ad", "\u202eacme", "acme\n", "ac\u0000me"])
+def test_g13_a_tenant_that_looks_like_another_one_is_refused(tenant: str) -> None:
+    log = Log()
+    log.append_event(log.run("r1").event("run.started", {}, tenantid=tenant), f"{tenant}/r1".encode())
+    landed = land(log, rules())
+    assert refused(landed) == [(0, "out_of_range")]
+    assert landed.rows("events") == []
+
+
+@pytest.mark.parametrize(
+    "key", ["tenantid", "tenant_id", "tenantId", "tenant.id", "tenant", "Tenant", "TENANT_ID", "x-tenant-id"]
+)
 @pytest.mark.parametrize("value", ["globex", None, 0, "", {"id": "globex"}])
 def test_g13_a_payload_that_names_another_tenant_is_refused_with_a_decision(key: str, value: Any) -> None:
     log = Log()

@@ -63,12 +63,15 @@ def import_runs(
 
     Example: trajlake import runs/ --root ./lake
     """
+    from trajlake.expectations.names import unseen_in
     from trajlake.streams.importing.sourcefiles import IntakeError
     from trajlake.streams.settings import load_settings
     from trajlake.transforms.landing.judge import REFUSED_TENANTS
 
     if not 0 < len(tenant) <= 128 or "/" in tenant or tenant.strip().lower() in REFUSED_TENANTS | {""}:
         fail("--tenant must be 1 to 128 characters without '/', and no placeholder such as 0 or null", USAGE)
+    if (problem := unseen_in(tenant)) is not None:
+        fail(f"--tenant {problem}", USAGE)
     if skill is not None and not 0 < len(skill) <= 1024:
         fail("--skill must be 1 to 1024 characters", USAGE)
     if wait and (dry_run or to_jsonl):

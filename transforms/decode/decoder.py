@@ -31,7 +31,10 @@ decode_typed = msgspec.json.Decoder(Event).decode
 _loads = orjson.loads
 _dumps = orjson.dumps
 _TENANT_KEYS: Final = frozenset(
-    {"tenant", "tenantid", "tenant_id", "tenant-id", "tenant.id", "tenantId", "tenantID", "TenantId", "TenantID"}
+    name
+    for word in ("tenant", "Tenant", "TENANT")
+    for end in ("", "id", "Id", "ID", "_id", "_Id", "_ID", "-id", "-Id", "-ID", ".id")
+    for name in (word + end, f"x-{word}{end}", f"X-{word}{end}")
 )
 """Keys of an event's data that say whose it is. Tenants are told by the envelope; here they may only be repeated."""
 _NO_DATA: Final[dict[str, Any]] = {}

@@ -17,6 +17,7 @@ from trajlake.expectations.events import (
     TickEvent,
     kafka_key,
 )
+from trajlake.expectations.names import unseen_in
 from trajlake.expectations.reasons import PolicyReason, Reason, Stage
 from trajlake.transforms.assemble.state import OpenRun
 from trajlake.transforms.classify.classifier import CLASSIFIER_REVISION
@@ -112,6 +113,9 @@ class RecordJudge:
             return refuse(
                 Reason.OUT_OF_RANGE, "tenantid holds '/', which separates it from runid in the key", "tenantid", decoded
             )
+        if (problem := unseen_in(tenant)) is not None:
+            # It would be told from the tenant that it looks like by no policy and by no person.
+            return refuse(Reason.OUT_OF_RANGE, f"tenantid {problem}", "tenantid", decoded)
         if event.runid is not None:
             if record.key != kafka_key(tenant, event.runid):
                 return refuse(Reason.KEY_MISMATCH, "Kafka key is not tenantid/runid of the event", "key", decoded)
