@@ -120,6 +120,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "agent.run.ended": {"end_state": "failed"},
     "agent.consent.changed": {"subject_id": "s", "purpose": "p", "state": "granted"},
     "agent.lever.applied": {"lever": "prompt"},
+    "trajlake.reclassify": {"classifier_revision": "r", "first_offset": 0, "offset": 1, "revision": 0, "seen": 1},
     "trajlake.tick": {"close_idle_after_us": 0, "release_held_after_us": 0, "forget_closed_after_us": 0},
 }
 
