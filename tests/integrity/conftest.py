@@ -34,7 +34,6 @@ class Landed:
 
     lake: Lake
     settings: Settings
-    rules: LandRules = field(default_factory=LandRules)
     ledgers: list[Ledger] = field(default_factory=list)
 
     @property
@@ -54,7 +53,7 @@ class Landed:
     def take_up(self, partition: int = 0, ledger: Ledger | None = None) -> tuple[AssignedPartition, Ledger]:
         """A worker takes up a partition, as after a start or a rebalance."""
         ledger = ledger or self.ledger()
-        owned = AssignedPartition.resume(self.lake, ledger, TOPIC, partition, self.rules)
+        owned = AssignedPartition.resume(self.lake, ledger, TOPIC, partition, LandRules())
         for _ in owned.rebuild(self.lake):
             pass
         return owned, ledger

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,11 @@ def test_the_page_is_the_table() -> None:
 
 def test_python_gives_the_same() -> None:
     assert trajlake.redact({"note": f"use {TOKEN}"}) == {"note": "use [redacted:github-token]"}
+
+
+def test_python_gives_the_same_from_threads_at_once() -> None:
+    value = {"note": f"use {TOKEN} and call +82 10-2345-6789 " * 50, "more": ["x" * 2000] * 20}
+    expected = trajlake.redact(value)
+    assert TOKEN not in json.dumps(expected)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(done == expected for done in pool.map(trajlake.redact, [value] * 200))
