@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trajlake.reading.tables import open_lake as open_lake
     from trajlake.reading.training import training as training
     from trajlake.recording.recorder import Recorder as Recorder
-    from trajlake.transforms.redact.redactor import redact as redact
+    from trajlake.redacting import redact as redact
 
 __version__ = "0.1.0"
 
@@ -23,7 +23,7 @@ _HOMES: dict[str, str] = {
     "Recorder": "trajlake.recording.recorder",
     "open_lake": "trajlake.reading.tables",
     "training": "trajlake.reading.training",
-    "redact": "trajlake.transforms.redact.redactor",
+    "redact": "trajlake.redacting",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604

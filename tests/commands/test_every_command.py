@@ -41,6 +41,16 @@ def leaves(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 LEAVES = {path: command for name in HERE for path, command in leaves(load(name), (name,))}
 
+NUMERIC = {
+    path: [
+        parameter.opts[0]
+        for parameter in command.params
+        if parameter.opts[0].startswith("-") and re.search("int|float", parameter.bare_type())
+    ]
+    for path, command in LEAVES.items()
+}
+"""Options that take a number, by command."""
+
 
 def run(*words: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -68,22 +78,51 @@ def test_data_is_printed_as_json_too(path: str) -> None:
 def test_an_option_that_does_not_exist_is_told_with_exit_code_2(path: str) -> None:
     done = CliRunner().invoke(build(), [*path.split(), "--no-such-option"])
     assert done.exit_code == 2
-    assert "no-such-option" in done.output
-    assert "Traceback" not in done.output
+    assert done.output.startswith("trajlake: there is no option --no-such-option; `")
+    assert done.output.endswith(f"{path} --help` shows what it takes\n")
+    assert done.output.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", LEAVES)
 def test_numbers_and_choices_are_checked(path: str) -> None:
     """Each option that takes a number refuses a word."""
-    numeric = [
-        parameter.opts[0]
-        for parameter in LEAVES[path].params
-        if parameter.opts[0].startswith("-") and parameter.bare_type in (int, float)
-    ]
-    for option in numeric:
+    for option in NUMERIC[path]:
         done = CliRunner().invoke(build(), [*path.split(), option, "many"])
         assert done.exit_code == 2, (option, done.output)
-        assert "many" in done.output
+        assert re.match(rf"trajlake: {option}: 'many' is no (whole )?number; ", done.output), done.output
+        assert done.output.count("\n") == 1
+
+
+def test_there_are_options_that_take_numbers() -> None:
+    assert sum(map(len, NUMERIC.values())) > 20
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("qury", "there is no command 'qury', did you mean 'query'? `trajlake --help`"),
+        ("curate relese 3", "there is no command 'relese', did you mean 'release'? `trajlake curate --help`"),
+        ("query", "SQL is missing; `trajlake query --help`"),
+        ("payload x", "--tenant is missing; `trajlake payload --help`"),
+        ("show a b", "it takes fewer words: what is b? `trajlake show --help`"),
+        ("demo --runs 0", "--runs: 0 is not possible: at least 1; `trajlake demo --help`"),
+        ("demo --runs 1.5", "--runs: '1.5' is no whole number; `trajlake demo --help`"),
+        ("query x --format xml", "--format: 'xml' is not one of 'table', 'json', 'csv'; `trajlake query --help`"),
+        ("attention --windw 7d", "there is no option --windw, did you mean --window? `trajlake attention --help`"),
+    ],
+)
+def test_wrong_words_are_told_in_one_line_with_what_to_do(words: str, told: str) -> None:
+    done = run(*words.split(" "))
+    assert done.returncode == 2
+    assert done.stderr == f"trajlake: {told} shows what it takes\n"
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_help_names_what_is_to_be_typed(path: str) -> None:
+    """`SQL`, `[FILE]` and `--limit N`, not `{SQL} <str>`, `[[FILE]]` and `--limit <int range>`."""
+    shown = CliRunner().invoke(build(), [*path.split(), "--help"], env={"COLUMNS": "100"}).output
+    assert not re.search(r"<(str|int|float|path|list)|\{|\[\[|\.{4}", shown), shown
 
 
 def test_the_list_of_commands_is_told_in_whole_lines() -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.dashboard.browser import CHROMIUM, FLAGS, Watch, Watched
+from tests.dashboard.served import Served
 from tests.looking.conftest import Command, Rows, append
 from trajlake.expectations.taxonomy import SCORABLE, OutcomeClass
 from trajlake.sinks.lake import Lake
@@ -54,7 +51,7 @@ def incident(count: int = 60) -> list[Row]:
     for n in range(1, 6):
         counts = {"success": 20, "quota": 80}
         rows.append(
-            stats_row(1000 + n, f"nightly-{n}", counts, causes=[cause], state_reason="95% of 20 runs succeeded.")
+            stats_row(1000 + n, f"nightly-{n}", counts, causes=[cause], state_reason="100% of 20 runs succeeded.")
         )
     reason = "success fell from 90% to 23% (95 of 412, mostly wrong arguments)"
     counts = {"success": 95, "agent_action": 300, "quality_failure": 17, "quota": 20}
@@ -100,42 +97,6 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-class Served:
-    """A dashboard process. `url` ends with a slash."""
-
-    def __init__(self, root: Path, *words: str, port: int = 0) -> None:
-        self.root = root
-        self.port = port or free_port()
-        self._words = words
-        self.url = f"http://127.0.0.1:{self.port}/"
-        self.process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        words = ["dashboard", "--root", str(self.root), "--port", str(self.port), *self._words]
-        self.process = subprocess.Popen([sys.executable, "-m", "trajlake", *words], stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 150
-        while True:
-            try:
-                if httpx.get(self.url + "live").status_code == 200:
-                    return
-            except httpx.TransportError:
-                assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
-                assert time.monotonic() < deadline
-
-    def stop(self) -> int:
-        assert self.process is not None
-        self.process.terminate()
-        self.process.communicate(timeout=20)
-        return self.process.returncode
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Served]]:
     """Starts dashboards; stops them at the end."""
@@ -152,6 +113,30 @@ def serve() -> Iterator[Callable[..., Served]]:
         if served.process is not None and served.process.poll() is None:
             served.process.kill()
             served.process.communicate(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def watched(chromium: Any) -> Iterator[Watch]:
+    """Opens pages; closes them at the end."""
+    made: list[Watched] = []
+
+    def watch(**options: Any) -> Watched:
+        made.append(Watched(chromium, **options))
+        return made[-1]
+
+    yield watch
+    for one in made:
+        one.context.close()
 
 
 @pytest.fixture

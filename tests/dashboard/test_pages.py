@@ -252,6 +252,18 @@ def test_redelivered_events_are_counted_where_they_were_set_aside(tmp_path: Path
         assert "2 redelivered events set aside" in reader.get("/pipeline").text
 
 
+def test_a_page_that_fails_halfway_ends_with_a_word_on_that_and_the_next_command(tmp_path: Path) -> None:
+    made = Rows()
+    made.whole_run(0, "run-odd")
+    made.first("steps", run_id="run-odd").update(gaps=[{"code": None, "detail": None}])
+    write(tmp_path, [], None, made)
+    with client(tmp_path) as reader:
+        page = reader.get("/runs/acme/run-odd").text
+    assert page.rstrip().endswith("</html>")
+    assert "The rest of this page failed: TypeError" in page
+    assert f"trajlake verify --root {tmp_path}" in page
+
+
 def test_an_empty_lake_says_what_to_do_next(tmp_path: Path) -> None:
     with client(tmp_path / "none") as reader:
         assert "trajlake roll" in reader.get("/").text

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.curate.lab import tick
 from tests.docs.commands import run
 from tests.landkit.events import Sent, event
@@ -86,7 +88,7 @@ class Maker:
 
     def run(self, skill: str, end: dict[str, Any], *, steps: int = 1, tenant: str = "acme", version: str = "1",
             name: str = "", text: str = "I look the order up.", tool_error: str = "", score: float | None = None,
-            **start: Any) -> list[Sent]:  # fmt: skip
+            arguments: str = '{"id":17}', **start: Any) -> list[Sent]:  # fmt: skip
         """The events of a run that ends ten seconds after it began; the clock goes on to its end."""
         name = name or f"r-{next(self.numbers)}"
         sent: list[Sent] = []
@@ -98,7 +100,7 @@ class Maker:
         model = {"name": "model-1", "tier": "cheap", "provider": "north"}
         add("run.started", skill={"name": skill, "version": version}, model=model, task_family="mail", **start)
         for number in range(steps):
-            call = {"tool_call_id": f"{name}-{number}", "function_name": "find_order", "arguments": '{"id":17}'}
+            call = {"tool_call_id": f"{name}-{number}", "function_name": "find_order", "arguments": arguments}
             add("model.responded", message=text, tool_calls=[call], cost_usd=0.002,
                 usage={"input_tokens": 812, "output_tokens": 21})  # fmt: skip
             bad = {"is_error": True, "error_type": tool_error} if tool_error else {}
@@ -166,14 +168,16 @@ def _tell_statistics(made: Maker) -> None:
         skills.setdefault(skill, SkillState(*skill)).apply(batch)
     now_us = int(made.now.timestamp() * 1e6)
     stats = [skill_stats(state, Detectors(), emitted_us=now_us, code_revision="1") for state in skills.values()]
-    _append(made, "skill_stats", made.settings.stats_topic, stats_batch, stats)
+    append_told(made, "skill_stats", made.settings.stats_topic, stats_batch, stats)
     fleet = Fleet("acme", {one.skill_name: one for one in stats if one.tenant_id == "acme"})
     facts = Facts(table=LakeFacts(made.lake, made.settings).table)
-    decisions = [decision for _, decision in judge(fleet, facts, set(fleet.skills)).decisions]
-    _append(made, "decisions", made.settings.decisions_topic, decision_batch, decisions)
+    found = judge(fleet, facts, set(fleet.skills)).decisions
+    decisions = [replace(decision, made_us=now_us) for _, decision in found]
+    append_told(made, "decisions", made.settings.decisions_topic, decision_batch, decisions)
 
 
-def _append(made: Maker, name: str, topic: str, build: Any, told: list[SkillStats] | list[Decision]) -> None:
+def append_told(made: Maker, name: str, topic: str, build: Any, told: list[SkillStats] | list[Decision]) -> None:
+    """Land what was told of skills, as `trajlake land` would."""
     log = DeltaLog(made.lake, TABLES[name])
     log.open()
     rows = build([(Place(topic, 0, offset), one) for offset, one in enumerate(told)])

@@ -79,7 +79,7 @@ def test_version() -> None:
 def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:
     done = run("brokr")
     assert done.returncode == 2
-    assert "Did you mean 'broker'" in done.stderr
+    assert "there is no command 'brokr', did you mean 'broker'? `trajlake --help`" in done.stderr
 
 
 def test_an_error_is_one_line_and_a_traceback_only_with_debug() -> None:

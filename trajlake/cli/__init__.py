@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from trajlake import __version__
 from trajlake.cli.output import fail, one_line
+from trajlake.cli.usage import USAGE_ERROR, name_plainly, refuse
 
 WRONG_SETTING = 2
 INTERRUPTED = 128 + 2
@@ -75,9 +76,17 @@ class LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return (name, load(name), rest) if name in COMMANDS else (name, command, rest)
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        try:
+            return super().make_context(*args, **extra)
+        except USAGE_ERROR as error:
+            refuse(error)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except USAGE_ERROR as error:
+            refuse(error)
         except KeyboardInterrupt:
             sys.stderr.write("\ntrajlake: stopped\n")
             raise typer.Exit(INTERRUPTED) from None
@@ -93,6 +102,7 @@ def load(name: str) -> Any:
     command = typer.main.get_group(loaded).commands.get(name)
     if command is None:
         raise LookupError(f"trajlake.cli.{COMMANDS[name].module} registers no command named {name!r}")
+    name_plainly(command)
     return command
 
 

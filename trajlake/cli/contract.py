@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
     def contract(
         name: Annotated[
             str | None,
-            typer.Argument(metavar="[NAME]", help="events, a table, outcomes, failures or metrics; none lists them."),
+            typer.Argument(metavar="NAME", help="events, a table, outcomes, failures or metrics; none lists them."),
         ] = None,
         as_json: JsonOption = False,
         markdown: Annotated[bool, typer.Option("--markdown", help="Print the documentation page.")] = False,

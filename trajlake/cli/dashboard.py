@@ -57,8 +57,8 @@ def dashboard(
     lake = open_lake(settings.root, storage_options=settings.storage_options)
     server = uvicorn.Server(
         uvicorn.Config(
-            make_app(lake, access=access, environment=environment), host=host, port=port, log_level="warning",
-            access_log=False, server_header=False, timeout_graceful_shutdown=SHUTDOWN_S,
+            make_app(lake, access=access, environment=environment, settings=settings), host=host, port=port,
+            log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=SHUTDOWN_S,
         )
     )  # fmt: skip
     _serve(server, host)

@@ -89,9 +89,7 @@ def show(
 
 
 def replay(
-    decision: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Id, or how it begins; none with --all.")
-    ] = None,
+    decision: Annotated[str | None, typer.Argument(metavar="ID", help="Id, or how it begins; none with --all.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Decide every decision again.")] = False,
     root: RootOption = None,
     tenant: TenantOption = None,

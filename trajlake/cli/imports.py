@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def import_runs(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, and folders to look through.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH", help="Files, and folders to look through.")],
     format: Annotated[
         str, typer.Option("--format", metavar="NAME", help="auto, tau-bench, atif or claude-code.")
     ] = "auto",

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 def show(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="A lever table of your own, to check; none shows the one in use."),
+        typer.Argument(metavar="FILE", help="A lever table of your own, to check; none shows the one in use."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -100,7 +100,7 @@ def import_file(
 
 def export_file(
     tenant: TenantOption,
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Where to write; none prints it.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to write; none prints it.")] = None,
     root: RootOption = None,
 ) -> None:
     """Give a team's tier file back with the tiers that were pulled since (`agent.lever.applied`); all else as it

@@ -79,34 +79,11 @@ def list_registered(root: RootOption = None, as_json: JsonOption = False) -> Non
 
     Example: trajlake manifest list --root ./lake
     """
-    import orjson
-
-    from trajlake.exporting.manifest import read_manifest
+    from trajlake.exporting.registered import registered
     from trajlake.reading.training import zone_lake
-    from trajlake.sinks import reports
-    from trajlake.streams.keeping.register import ERASED_SUFFIX, REVOKED_SUFFIX, erased_runs
 
-    lake = zone_lake(root)
-    names = sorted(reports.manifest_names(lake))
-    rows = []
     with progress() as shown:
-        shown.stage("reading manifests", len(names), "files")
-        for name in names:
-            shown.advance()
-            if not name.endswith(".json") or name.endswith((REVOKED_SUFFIX, ERASED_SUFFIX)):
-                continue
-            manifest = read_manifest(reports.read_manifest(lake, name) or b"")
-            revoked = reports.read_manifest(lake, manifest.manifest_id + REVOKED_SUFFIX)
-            rows.append(
-                {
-                    "manifest": manifest.manifest_id,
-                    "format": manifest.format,
-                    "version": manifest.versions["trajectories"],
-                    "runs": manifest.runs,
-                    "revoked_runs": len(orjson.loads(revoked)["runs"]) if revoked else 0,
-                    "erased_runs": erased_runs(lake, manifest.manifest_id),
-                }
-            )
+        rows = registered(zone_lake(root), shown)
     if as_json:
         print_json(rows, indent=True)
     elif rows:

@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 def check(
     place: Annotated[
-        str | None, typer.Argument(metavar="[FILE|DIR]", help="What to check [setting: policies].", show_default=False)
+        str | None, typer.Argument(metavar="FILE|DIR", help="What to check [setting: policies].", show_default=False)
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a policy file instead.")] = False,
     as_json: JsonOption = False,

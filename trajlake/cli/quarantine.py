@@ -21,7 +21,7 @@ COLUMNS = (
     "released_as",
 )  # fmt: skip
 PlacesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[TOPIC/PARTITION/OFFSET]...", help="Only these.", show_default=False)
+    list[str] | None, typer.Argument(metavar="TOPIC/PARTITION/OFFSET", help="Only these.", show_default=False)
 ]
 TenantOption = Annotated[str | None, typer.Option("--tenant", help="Only of this tenant.")]
 ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="CODE", help="Only with this reason.")]

@@ -25,12 +25,14 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trajlake.dashboard.board import REFRESH_S, BoardKeeper
+from trajlake.dashboard.flowwatch import FlowWatch
 from trajlake.dashboard.lakewatch import LakeWatch
-from trajlake.dashboard.pages import PAGES, failed, not_found
+from trajlake.dashboard.pages import PAGES, failed, lag_words, not_found
 from trajlake.streams.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from trajlake.reading.tables import LakeTables
+    from trajlake.streams.settings import Settings
 
 HERE: Final = Path(__file__).parent
 COOKIE: Final = "trajlake_token"
@@ -56,20 +58,33 @@ class Access:
 
 
 def make_app(
-    lake: LakeTables, *, access: Access | None = None, environment: str = "local", refresh_s: float = REFRESH_S
+    lake: LakeTables,
+    *,
+    access: Access | None = None,
+    environment: str = "local",
+    refresh_s: float = REFRESH_S,
+    settings: Settings | None = None,
 ) -> Starlette:
-    """The application over one lake. It reads the tables once before it answers."""
+    """The application over one lake. It reads the tables once before it answers.
+
+    settings: where Kafka and the workers are asked how far behind and how well they are; nobody is asked when None.
+    """
     access = access or Access()
     keeper = BoardKeeper(lake, refresh_s)
     watch = LakeWatch(lake.lake, keeper)
+    flow = None if settings is None else FlowWatch(lake.lake, settings)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         keeper.start()
         watch.start()
+        if flow is not None:
+            flow.start()
         try:
             yield
         finally:
+            if flow is not None:
+                flow.stop()
             watch.stop()
             keeper.stop()
 
@@ -92,6 +107,7 @@ def make_app(
     )
     app.state.keeper = keeper
     app.state.watch = watch
+    app.state.flow = flow
     app.state.lake = lake
     app.state.access = access
     app.state.environment = environment
@@ -109,6 +125,7 @@ async def changes(request: Request) -> JSONResponse:
             "cursor": board.cursor,
             "changed": request.query_params.get("since") != board.cursor,
             "data_to": None if board.data_to is None else board.data_to.isoformat(),
+            "lag": lag_words(request),
             "failure": board.failure,
         }
     )

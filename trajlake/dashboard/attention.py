@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from trajlake.dashboard.board import STATES, Board, SkillRow
+from trajlake.expectations.levers import Lever
 from trajlake.expectations.taxonomy import SCORABLE, OutcomeClass
 from trajlake.transforms.stats.assessment import percent
 
@@ -41,6 +42,7 @@ class CommonCause:
     skills: int
     names: Sequence[str]
     """Providers, tools or error types that most of them bear."""
+    window: str = "24h"
 
     @property
     def sentence(self) -> str:
@@ -48,7 +50,7 @@ class CommonCause:
         skills = "1 skill" if self.skills == 1 else f"{self.skills:,} skills"
         advice = ADVICE.get(self.outcome_class, "")
         return (
-            f"{percent(self.share)} of failures are {self.outcome_class.replace('_', ' ')}{of}: "
+            f"{percent(self.share)} of failures {_within(self.window)} are {self.outcome_class.replace('_', ' ')}{of}: "
             f"{self.runs:,} runs of {skills}; {advice}"
         )
 
@@ -68,7 +70,24 @@ def by_lower_bound(row: SkillRow) -> tuple[bool, float, int, str, str]:
     return (row.high is None, row.high if row.high is not None else 2.0, -row.scorable, row.tenant, row.skill)
 
 
-def common_causes(rows: Iterable[SkillRow]) -> list[CommonCause]:
+def _within(window: str) -> str:
+    return "of the newest versions" if window == "version" else f"within {window}"
+
+
+def mostly(row: SkillRow) -> str:
+    """What most failures of quality of a skill that is not well are of; empty where no kind makes up half of them."""
+    if row.state not in NEEDS:
+        return ""
+    counted: Counter[str] = Counter()
+    for cause in row.causes:
+        if cause["outcome_class"] in SCORABLE:
+            kind = (cause["failure_kind"] or cause["outcome_class"]).replace("_", " ")
+            counted[f"{kind} ({cause['failing_tool']})" if cause["failing_tool"] else kind] += cause["count"]
+    failures = row.scorable - row.successes
+    return next((f"mostly {name}" for name, count in counted.most_common(1) if 2 * count >= failures > 0), "")
+
+
+def common_causes(rows: Iterable[SkillRow], window: str = "24h") -> list[CommonCause]:
     """Classes outside quality that make up a good part of a window's failures, the largest first."""
     rows = list(rows)
     failures: Counter[str] = Counter()
@@ -86,7 +105,12 @@ def common_causes(rows: Iterable[SkillRow]) -> list[CommonCause]:
     total = sum(failures.values())
     return [
         CommonCause(
-            name, runs, runs / total, skills[name], [text for text, _ in names.get(name, Counter()).most_common(2)]
+            name,
+            runs,
+            runs / total,
+            skills[name],
+            [text for text, _ in names.get(name, Counter()).most_common(2)],
+            window,
         )
         for name, runs in failures.most_common()
         if name not in SCORABLE and runs >= LEAST_COMMON and runs >= COMMON_SHARE * total
@@ -98,10 +122,16 @@ def _name_of(cause: Mapping[str, Any]) -> str | None:
 
 
 def standing_advice(board: Board, tenant: str, skill: str, now: datetime) -> Mapping[str, Any] | None:
-    """The newest advice that stands on a skill: its own, else that on a cause which it shares; None without any."""
+    """The newest advice that stands on a skill: its own, else that on a cause which it shares, else that its own is to
+    pull none; None without any."""
     standing = [
         row for row in board.decisions if row["tenant_id"] == tenant and row["expires_at"] > now and row["flag"] is None
     ]
-    own = (row for row in standing if row["skill_name"] == skill)
-    shared = (row for row in standing if row["skill_name"] is None and skill in (row["skills"] or ()))
-    return next(own, None) or next(shared, None)
+    own = next((row for row in standing if row["skill_name"] == skill), None)
+    shared = next((row for row in standing if row["skill_name"] is None and skill in (row["skills"] or ())), None)
+    return own if own is not None and own["lever"] != Lever.NONE else shared or own
+
+
+def advice_words(advice: Mapping[str, Any] | None) -> str:
+    """What to do, without the reason, which stands beside it."""
+    return "" if advice is None else str(advice["summary"]).partition(": ")[0]

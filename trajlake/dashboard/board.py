@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 import structlog
 
+from trajlake.dashboard.trends import Trend, Trends
 from trajlake.expectations.taxonomy import OutcomeClass
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class Board:
     stats: pl.DataFrame
     decisions: Sequence[Mapping[str, Any]]
     failure: str | None = None
+    trends: Mapping[tuple[str, str], Trend] = field(default_factory=dict, repr=False)
+    """The last week of each skill, by tenant and name."""
     _rows: dict[str, list[SkillRow]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -106,6 +109,10 @@ class Board:
             self._rows[window] = [skill_row(row) for row in part.iter_rows(named=True)]
         return self._rows[window]
 
+    def of_skill(self, tenant: str, skill: str, window: str = "24h") -> SkillRow | None:
+        """The row of one skill; None where nothing is known of it."""
+        return next((row for row in self.skills(window) if (row.tenant, row.skill) == (tenant, skill)), None)
+
     def of_tenant(self, tenant: str | None) -> Board:
         """The same board with nothing of other tenants in it."""
         if tenant is None:
@@ -118,6 +125,7 @@ class Board:
             self.stats.filter(pl.col("tenant_id") == tenant),
             [row for row in self.decisions if row["tenant_id"] == tenant],
             self.failure,
+            self.trends,
         )
 
 
@@ -182,6 +190,7 @@ class BoardKeeper:
         self._refresh_s = refresh_s
         self._stats = _Newest("skill_stats", SKILL_KEY, ["emitted_at", "offset"])
         self._decisions = _Newest("decisions", ["decision_id"], ["revision", "offset"])
+        self._trends = Trends()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="board", daemon=True)
         empty = pl.DataFrame(schema=lake.rows_of("skill_stats", []).collect_schema())
@@ -202,6 +211,7 @@ class BoardKeeper:
         try:
             self._lake.reopen()
             changed = self._stats.refresh(self._lake) | self._decisions.refresh(self._lake)
+            self._trends.refresh(self._lake)
         except Exception as error:
             self._fail(error)
             return
@@ -211,16 +221,16 @@ class BoardKeeper:
             assert decisions is not None
             rows = decisions.sort("made_at", descending=True).to_dicts()
             number = self.board.number + 1
-            self.board = Board(number, self.board.boot, datetime.now(UTC), self._lake.root, stats, rows)
+            self.board = Board(
+                number, self.board.boot, datetime.now(UTC), self._lake.root, stats, rows, None, self._trends.by_skill()
+            )
 
     def _fail(self, error: Exception) -> None:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         if self.board.failure != reason:
             log.error("tables cannot be read", reason=reason)
             board = self.board
-            self.board = Board(
-                board.number + 1, board.boot, board.read_at, board.root, board.stats, board.decisions, reason
-            )
+            self.board = replace(board, number=board.number + 1, failure=reason)
 
     def _keep(self) -> None:
         while not self._stop.wait(self._refresh_s):

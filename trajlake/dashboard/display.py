@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup, escape
 
@@ -26,6 +26,7 @@ STATE_WORDS: Final[Mapping[str, str]] = {
     "not_enough_data": "not enough data",
     "ok": "ok",
 }
+STATE_MARKS: Final[Mapping[str, str]] = {"degraded": "▼", "watch": "◆", "not_enough_data": "○", "ok": "●"}
 
 
 def name(value: object, empty: str = "—") -> Markup:
@@ -47,6 +48,11 @@ def interval(low: float | None, high: float | None) -> str:
 
 def number(value: float | None, digits: int = 0) -> str:
     return "—" if value is None else f"{value:,.{digits}f}"
+
+
+def counted(count: int, word: str) -> str:
+    """A number with its word, in the singular for one."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def size(count: float | None) -> str:
@@ -141,9 +147,23 @@ def rate_bar(low: float | None, high: float | None, value: float | None, baselin
     ).format(told, 100 * low, max(1.0, 100 * (high - low)), 100 * value, mark)
 
 
-def change_words(row: Any) -> str:
-    """What a skill's rate was before."""
-    return "" if row.baseline is None else f"was {percent(row.baseline)}"
+def trend_line(points: Sequence[float | None] | None) -> Markup:
+    """A rate over the last seven days as a line from 0 to 100 %, broken where nothing was scorable."""
+    known = [rate for rate in points or () if rate is not None]
+    if points is None or len(known) < 2:
+        return Markup("<span class=muted>—</span>")
+    drawn, pen = [], "M"
+    for place, rate in enumerate(points):
+        if rate is None:
+            pen = "M"
+            continue
+        # A point that stands alone is a short line.
+        drawn.append(f"{pen}{80 * place / (len(points) - 1):.1f},{15 - 14 * rate:.1f}{'h1' if pen == 'M' else ''}")
+        pen = "L"
+    told = f"over 7 days from {percent(known[0])} to {percent(known[-1])}, least {percent(min(known))}"
+    return Markup(
+        '<svg class=trend role=img aria-label="{0}" width=82 height=16><title>{0}</title><path d="{1}"/></svg>'
+    ).format(told, "".join(drawn))
 
 
 FILTERS: Final = {
@@ -151,6 +171,7 @@ FILTERS: Final = {
     "name": name,
     "rate": rate,
     "number": number,
+    "counted": counted,
     "size": size,
     "duration": duration,
     "moment": moment,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import polars as pl
 
+from trajlake.exporting.registered import registered
 from trajlake.transforms.curate.standing import STANDING_COLUMNS, standing
 
 if TYPE_CHECKING:
@@ -41,11 +42,18 @@ LEDGERS: Final[Mapping[str, Ledger]] = {
 
 @dataclass(frozen=True)
 class Governance:
-    """Redactions by rule, verdicts on closed runs by reason and outcome, and the newest rows of the other ledgers."""
+    """Redactions by rule, verdicts on closed runs by reason and outcome, and the newest rows of the other ledgers.
+
+    Exports hold runs of all tenants together: a reader of one sees none.
+    """
 
     redactions: list[dict[str, Any]]
     verdicts: list[dict[str, Any]]
     ledgers: dict[str, list[dict[str, Any]]]
+    revisions: list[dict[str, Any]]
+    """Revisions of the policies that curation judged by, the newest first."""
+    manifests: list[dict[str, Any]]
+    """Registered exports, and how many of their runs were withdrawn or erased since."""
 
 
 def read_governance(lake: LakeTables, tenant: str | None) -> Governance:
@@ -63,7 +71,28 @@ def read_governance(lake: LakeTables, tenant: str | None) -> Governance:
     )
     ledgers = {name: _newest(lake, name, ledger, tenant) for name, ledger in LEDGERS.items()}
     return Governance(
-        redactions.to_dicts(), _verdicts(lake, tenant), {name: rows for name, rows in ledgers.items() if rows}
+        redactions.to_dicts(),
+        _verdicts(lake, tenant),
+        {name: rows for name, rows in ledgers.items() if rows},
+        _revisions(lake, tenant),
+        [] if tenant is not None else registered(lake.lake)[:MOST_ROWS],
+    )
+
+
+def _revisions(lake: LakeTables, tenant: str | None) -> list[dict[str, Any]]:
+    return (
+        _of(lake.frame("curation"), tenant)
+        .group_by("policy_revision")
+        .agg(
+            pl.col("decided_at").min().alias("first"),
+            pl.col("decided_at").max().alias("last"),
+            pl.len().alias("verdicts"),
+            pl.col("publication").n_unique().alias("publications"),
+        )
+        .top_k(MOST_ROWS, by="last")
+        .sort("last", descending=True)
+        .collect()
+        .to_dicts()
     )
 
 

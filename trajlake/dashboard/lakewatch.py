@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 import structlog
 
+from trajlake.dashboard.pulled import PulledLevers
 from trajlake.expectations import metrics
 from trajlake.expectations.metrics import DASHBOARD
 from trajlake.expectations.reasons import Publication
@@ -102,6 +103,7 @@ class LakeWatch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lake figures", daemon=True)
         self.figures: LakeFigures | None = None
+        self.pulled = PulledLevers()
 
     def start(self) -> None:
         self._thread.start()
@@ -116,6 +118,7 @@ class LakeWatch:
         try:
             self._lake.reopen()
             self.figures = read_figures(self._lake, time.time())
+            self.pulled.refresh(self._lake)
         except Exception as error:
             log.warning("figures of the lake cannot be read", reason=f"{type(error).__name__}: {error}"[:300])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,24 +21,34 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
 from trajlake.dashboard import display
-from trajlake.dashboard.attention import attention, by_lower_bound, common_causes, standing_advice, urgency
+from trajlake.dashboard.attention import (
+    advice_words,
+    attention,
+    by_lower_bound,
+    common_causes,
+    mostly,
+    standing_advice,
+    urgency,
+)
 from trajlake.dashboard.board import STATES, Board, SkillRow
 from trajlake.dashboard.charts import skill_chart
 from trajlake.dashboard.governance import read_governance
 from trajlake.dashboard.history import read_history
 from trajlake.dashboard.pipeline import read_pipeline
+from trajlake.dashboard.pulled import what_came
 from trajlake.dashboard.rundata import list_runs, step_lines
 from trajlake.expectations.outcomes import WINDOWS
 from trajlake.expectations.taxonomy import OutcomeClass
 from trajlake.reading.onerun import RunNotFound, RunView, read_run, read_step, steps_of, verdicts_on
 from trajlake.reading.tables import LakeTables
+from trajlake.transforms.rolling.readings import STANDING_WINDOW
 
 log = structlog.get_logger("trajlake.dashboard")
 
 PAGE_ROWS: Final = 100
 DEFAULT_WINDOW: Final = "24h"
-_PIECES: Final = 200
-"""Pieces of a template that are sent together."""
+_SENT_CHARS: Final = 8_192
+"""Pieces of a template are sent together up to this size: what is made first is seen first."""
 
 _templates = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -51,8 +61,13 @@ _templates.filters.update(display.FILTERS)
 _templates.globals.update(
     interval=display.interval,
     rate_bar=display.rate_bar,
+    trend_line=display.trend_line,
+    mostly=mostly,
+    advice_words=advice_words,
+    STANDING_WINDOW=STANDING_WINDOW,
     age=display.age,
     STATE_WORDS=display.STATE_WORDS,
+    STATE_MARKS=display.STATE_MARKS,
     WINDOWS=list(WINDOWS),
     CLASS_ORDER=[member.value for member in display.CLASS_ORDER],
 )
@@ -98,14 +113,38 @@ class View:
         )
         return HTMLResponse(text, status)
 
+    @property
+    def lag(self) -> str:
+        """How far the tables are behind Kafka, in words."""
+        return lag_words(self.request)
+
     def stream(self, template: str, **values: Any) -> StreamingResponse:
         """A long page, sent piece by piece: what stands first is seen first."""
         state = self.request.app.state
         pieces = _templates.get_template(template).stream(
             view=self, board=self.board, now=self.now, environment=state.environment, page=template, **values
         )
-        pieces.enable_buffering(_PIECES)
-        return StreamingResponse(pieces, media_type="text/html")
+        return StreamingResponse(self._to_its_end(pieces), media_type="text/html")
+
+    def _to_its_end(self, pieces: Iterator[str]) -> Iterator[str]:
+        """Pieces of a page, some together. Where one cannot be made, the page ends with a word on that: it has been
+        begun."""
+        held: list[str] = []
+        try:
+            for piece in pieces:
+                held.append(piece)
+                if sum(map(len, held)) >= _SENT_CHARS:
+                    yield "".join(held)
+                    held.clear()
+            yield "".join(held)
+        except Exception as error:
+            _log_failure(self.request, error)
+            command = escape(f"trajlake verify --root {self.board.root}")
+            yield "".join(held)
+            yield (
+                f'<p class="banner bad" role=alert>The rest of this page failed: {type(error).__name__}. '
+                f"Next: <code>{command}</code></p></main></body></html>"
+            )
 
     def run(self, tenant: str, run_id: str) -> RunView | None:
         """A run; None where there is none, or where the reader may not see it."""
@@ -119,6 +158,12 @@ class View:
         return own is None or own == tenant
 
 
+def lag_words(request: Request) -> str:
+    """Lag of the partition that is furthest behind; a dash until Kafka was asked."""
+    flow = request.app.state.flow
+    return "—" if flow is None or flow.state is None else flow.state.words
+
+
 def home(request: Request) -> Response:
     """Attention: at most 20 skills, the most urgent first."""
     view = View(request)
@@ -128,7 +173,7 @@ def home(request: Request) -> Response:
         rows=attention(view.board, view.window),
         total=len(rows),
         needing=sum(row.state in ("degraded", "watch") for row in rows),
-        causes=common_causes(rows),
+        causes=common_causes(rows, view.window),
         advice=lambda row: standing_advice(view.board, row.tenant, row.skill, view.now),
     )
 
@@ -193,6 +238,7 @@ def skill(request: Request) -> Response:
     return view.show(
         "skill.html", row=chosen, windows=windows, failed=failed[:20], decisions=decisions[:20],
         errors=_signatures(chosen), versions=_versions(read_history(view.lake, tenant, name)),
+        pulled=what_came(view.lake, view.board, request.app.state.watch.pulled.newest(tenant, name)[:20]),
     )  # fmt: skip
 
 
@@ -204,7 +250,13 @@ def chart(request: Request) -> Response:
         return PlainTextResponse("no such skill\n", 404)
     history = read_history(view.lake, tenant, name)
     kind = view.query.get("kind", "rate")
-    svg = skill_chart(history, "causes" if kind == "causes" else "rate", dark=view.query.get("theme") == "dark")
+    row = view.board.of_skill(tenant, name)
+    svg = skill_chart(
+        history,
+        "causes" if kind == "causes" else "rate",
+        changed_at=None if row is None or row.state == "ok" else row.changed_at,
+        dark=view.query.get("theme") == "dark",
+    )
     return Response(svg, media_type="image/svg+xml")
 
 
@@ -276,7 +328,16 @@ def levers(request: Request) -> Response:
         for row in view.board.decisions
         if not wanted or row["skill_name"] == wanted or wanted in (row["skills"] or ())
     ]
-    return view.show("levers.html", rows=rows[:PAGE_ROWS], total=len(rows), wanted=wanted)
+    pulled = request.app.state.watch.pulled.newest(view.tenant, wanted or None)[:PAGE_ROWS]
+    return view.show(
+        "levers.html",
+        rows=rows[:PAGE_ROWS],
+        total=len(rows),
+        wanted=wanted,
+        pulled=what_came(view.lake, view.board, pulled),
+        now_of=view.board.of_skill,
+        superseded={row["supersedes"] for row in view.board.decisions},
+    )
 
 
 def causes(request: Request) -> Response:
@@ -291,13 +352,20 @@ def causes(request: Request) -> Response:
             counted[key] += cause["count"]
             skills_of[key] += 1
     rows = [(*key, count, skills_of[key]) for key, count in counted.most_common(PAGE_ROWS)]
-    return view.show("causes.html", rows=rows, causes=common_causes(view.board.skills(view.window)))
+    return view.show("causes.html", rows=rows, causes=common_causes(view.board.skills(view.window), view.window))
 
 
 def pipeline(request: Request) -> Response:
     """Tables, partitions, quarantine and gaps."""
     view = View(request)
-    return view.show("pipeline.html", found=read_pipeline(view.lake, view.tenant))
+    state = request.app.state
+    flow = None if view.tenant is not None or state.flow is None else state.flow.state
+    return view.show(
+        "pipeline.html",
+        found=read_pipeline(view.lake, view.tenant, {} if flow is None else flow.lags or {}),
+        flow=flow,
+        figures=None if view.tenant is not None else state.watch.figures,
+    )
 
 
 def governance(request: Request) -> Response:
@@ -329,15 +397,15 @@ def not_found(request: Request, error: Exception) -> Response:
 
 def failed(request: Request, error: Exception) -> Response:
     """The page of an error of ours: its kind, never its text, which may hold what the tables hold."""
-    log.error(
-        "page failed",
-        path=request.url.path,
-        error=type(error).__name__,
-        exc_info=bool(os.environ.get("TRAJLAKE_DEBUG")),
-    )
+    _log_failure(request, error)
     return View(request).show(
         "missing.html", 500, what=f"this page failed: {type(error).__name__}", command="trajlake verify"
     )
+
+
+def _log_failure(request: Request, error: Exception) -> None:
+    debug = bool(os.environ.get("TRAJLAKE_DEBUG"))
+    log.error("page failed", path=request.url.path, error=type(error).__name__, exc_info=debug)
 
 
 def _whole(text: str | None, default: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from trajlake.expectations.reasons import Reason
 from trajlake.expectations.tables import TABLES
 
 if TYPE_CHECKING:
-    from trajlake.reading.tables import LakeTables, TableInfo
+    from trajlake.reading.lag import Lag
+    from trajlake.reading.tables import LakeTables, PartitionId, TableInfo
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class Pipeline:
     open_ended: int
 
 
-def read_pipeline(lake: LakeTables, tenant: str | None) -> Pipeline:
-    """Read all of it."""
+def read_pipeline(lake: LakeTables, tenant: str | None, lags: Mapping[PartitionId, Lag]) -> Pipeline:
+    """Read all of it. lags: of the partitions that Kafka has, those included of which nothing has landed."""
     runs = lake.frame("runs")
     refused = lake.frame("quarantine")
     if tenant is not None:
@@ -51,6 +53,10 @@ def read_pipeline(lake: LakeTables, tenant: str | None) -> Pipeline:
         .sort("topic", "partition")
         .collect()
     )
+    partitions = {(row["topic"], row["partition"]): row for row in events.to_dicts()}
+    for topic, partition in lags:
+        nothing = {"topic": topic, "partition": partition, "offset": None, "landed_to": None}
+        partitions.setdefault((topic, partition), nothing)
     gaps = (
         lake.frame("gaps")
         .group_by("code")
@@ -58,7 +64,7 @@ def read_pipeline(lake: LakeTables, tenant: str | None) -> Pipeline:
     )
     return Pipeline(
         [] if tenant is not None else [lake.describe(name) for name in TABLES],
-        [] if tenant is not None else events.to_dicts(),
+        [] if tenant is not None else [partitions[key] for key in sorted(partitions)],
         reasons.to_dicts(),
         [] if tenant is not None else gaps.sort("code").collect().to_dicts(),
         int(reasons.filter(pl.col("reason") == Reason.DUPLICATE.value)["records"].sum()),

@@ -54,10 +54,15 @@ def list_runs(
 
 
 def step_lines(steps: pl.DataFrame, base: str) -> Iterator[Markup]:
-    """The list of a run's steps as HTML, `LINES_AT_ONCE` lines a piece: a run may have tens of thousands, and the first
-    are to be seen before the last are made. `base`: address of the run's page, escaped."""
+    """A run's steps as HTML, a list of `LINES_AT_ONCE` lines a piece.
+
+    A run may have tens of thousands: the first are to be seen before the last are made, and a browser lays out those
+    lists that are seen. `base`: address of the run's page, escaped.
+    """
     for part in steps.iter_slices(LINES_AT_ONCE):
-        yield Markup("".join(_line(row, base) for row in part.iter_rows(named=True)))
+        first, last = part["step_index"][0], part["step_index"][-1]
+        lines = "".join(_line(row, base) for row in part.iter_rows(named=True))
+        yield Markup(f'<ol class=steps aria-label="steps {first} to {last}">\n{lines}</ol>\n')
 
 
 def _line(row: dict[str, Any], base: str) -> str:

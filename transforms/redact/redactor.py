@@ -6,10 +6,8 @@ object, character for character. That is repeated until nothing more is found, s
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -345,23 +343,3 @@ def _add(done: Counts, place: str, counts: Counts) -> None:
     for (path, rule), count in counts.items():
         found = (place + path, rule)
         done[found] = done.get(found, 0) + count
-
-
-class _PerThread(threading.local):
-    """The built-in rules, ready: a redactor is for one thread, and making one takes time."""
-
-    def __init__(self) -> None:
-        self.redactor = Redactor()
-
-
-@lru_cache(maxsize=1)
-def _default() -> _PerThread:
-    return _PerThread()
-
-
-def redact(value: Any) -> Any:
-    """Redact a JSON value with the built-in rules and markers; returns the value alone. From any thread.
-
-    To see what was done, to make pseudonyms, or to set actions and limits, use `Redactor`.
-    """
-    return _default().redactor.redact(value).value

@@ -91,6 +91,7 @@
         patch(new DOMParser().parseFromString(await page.text(), "text/html"));
       }
       cursor = news.cursor;
+      by("lag").textContent = news.lag;
       answeredAt = Date.now();
       wait = POLL_MS;
     } catch (error) {
@@ -119,15 +120,24 @@
   // Steps by key: j next, k previous, f the first that failed.
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
-    const steps = document.querySelectorAll(".steps li");
+    const steps = [...document.querySelectorAll(".steps li")];
     if (event.key === "f" && by("failing")) { by("failing").click(); return; }
     if (!steps.length || (event.key !== "j" && event.key !== "k")) return;
-    const here = document.querySelector(".steps li:target");
-    const next = !here ? steps[0] : event.key === "j" ? here.nextElementSibling : here.previousElementSibling;
+    const here = steps.indexOf(document.querySelector(".steps li:target"));
+    const next = here < 0 ? steps[0] : steps[here + (event.key === "j" ? 1 : -1)];
     if (next) location.hash = next.id;
   });
 
+  // What can be scrolled sideways can be reached by key, and nothing else is in the way of one who tabs.
+  function reachScrolling() {
+    for (const box of document.querySelectorAll(".scroll")) {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; else box.removeAttribute("tabindex");
+    }
+  }
+
   localTimes(document);
+  reachScrolling();
+  addEventListener("resize", reachScrolling);
   setInterval(showFreshness, 1000);
   plan();
 })();
