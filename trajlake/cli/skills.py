@@ -56,6 +56,8 @@ def skills(
 
 
 def _shown(skill: dict[str, Any]) -> dict[str, Any]:
+    from trajlake.transforms.stats.assessment import percent
+
     interval, advice = skill["interval"], skill["advice"]
     others = ", ".join(
         f"{name} {count}"
@@ -68,8 +70,8 @@ def _shown(skill: dict[str, Any]) -> dict[str, Any]:
         "runs": skill["runs"],
         "success": skill["counts"].get("success", 0),
         "other outcomes": others,
-        "rate": None if skill["rate"] is None else f"{100 * skill['rate']:.1f}%",
-        "between": None if interval is None else f"{100 * interval['low']:.0f}-{100 * interval['high']:.0f}%",
+        "rate": None if skill["rate"] is None else percent(skill["rate"]),
+        "between": None if interval is None else f"{percent(interval['low']).rstrip('%')}–{percent(interval['high'])}",
         "streak": skill["streak"],
         "state": skill["state"],
         "advice": None if advice is None or advice["lever"] == "none" else f"{advice['lever']}: {advice['target']}",
