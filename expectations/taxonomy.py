@@ -29,6 +29,10 @@ SCORABLE: Final = frozenset({OutcomeClass.SUCCESS, OutcomeClass.QUALITY_FAILURE,
 """Classes that speak of quality. All others are counted, shown and kept out of the denominator."""
 
 
+NO_ANSWER: Final = frozenset({OutcomeClass.INFRA_FAULT, OutcomeClass.QUOTA, OutcomeClass.CONFIG})
+"""Classes of a step without calls in which the model did not answer: what stands in the message is the provider's."""
+
+
 class FailureKind(StrEnum):
     """Finer kind within a class."""
 

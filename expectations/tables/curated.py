@@ -42,7 +42,8 @@ TRAJECTORY_STEP: Final = pa.struct(
         pa.field("tokens_usable", BOOL),
     ]
 )
-"""`trains`: the agent's own decision, made in this run: what repeats another session's history carries no loss here.
+"""`trains`: the agent's own decision, made in this run: what repeats another session's history carries no loss here,
+nor does a model's call that failed or gave nothing.
 `tokens_usable`: real token ids are there, and log-probabilities and loss mask fit them."""
 
 _REWARD_FIELDS: Final = (

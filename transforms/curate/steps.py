@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajlake.expectations.tables import STEPS, TRAJECTORY_STEP
+from trajlake.expectations.taxonomy import NO_ANSWER
 
 RUN_KEY: Final = ("tenant_id", "run_id", "topic", "partition")
 STEP_KEY: Final = (*RUN_KEY, "first_offset", "offset", "revision", "step_index")
@@ -89,7 +90,7 @@ def nested_steps(steps: pa.Table, members: Membership) -> pa.ListArray:
     """`trajectories.steps`: list of structs, one list a run."""
     taken = steps.take(pa.array(members.rows))
     own = pc.and_(pc.equal(_column(taken, "source"), "agent"), pc.invert(_column(taken, "is_copied_context")))
-    computed = {"trains": own, "tokens_usable": tokens_usable(taken)}
+    computed = {"trains": pc.and_(own, answered(taken)), "tokens_usable": tokens_usable(taken)}
     fields = list(TRAJECTORY_STEP)
     children = [
         (computed[field.name] if field.name in computed else _column(taken, field.name)).cast(field.type)
@@ -97,6 +98,22 @@ def nested_steps(steps: pa.Table, members: Membership) -> pa.ListArray:
     ]
     values = pa.StructArray.from_arrays(children, fields=fields)
     return pa.ListArray.from_arrays(members.offsets, values, type=pa.list_(pa.field("element", TRAJECTORY_STEP)))
+
+
+def answered(steps: pa.Table) -> pa.Array:
+    """Whether the model gave something: calls, or words, reasoning or tokens of its own.
+
+    A call of the model that failed for a quota, the network or a wrong name often leaves the provider's error where the
+    message would be.
+    """
+    called = pc.greater(pc.fill_null(pc.list_value_length(_column(steps, "tool_calls")), 0), 0)
+    said = [
+        pc.fill_null(pc.greater(pc.utf8_length(_column(steps, n)), 0), False) for n in ("message", "reasoning_content")
+    ]
+    sampled = pc.greater(pc.fill_null(pc.list_value_length(_column(steps, "completion_token_ids")), 0), 0)
+    failed = pc.is_in(_column(steps, "outcome_class").cast(pa.string()), pa.array(sorted(NO_ANSWER), pa.string()))
+    gave = pc.or_(pc.or_(*said), sampled)
+    return pc.or_(called, pc.and_(gave, pc.invert(failed)))
 
 
 def tokens_usable(steps: pa.Table) -> pa.Array:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trajlake.transforms.exporters.format import ExportFormat, LeftOut, Made, Omission, Run, run_key
+from trajlake.transforms.exporters.format import ExportFormat, LeftOut, Made, Omission, Run, answered, run_key
 
 SCHEMA = pa.schema(
     [
@@ -37,8 +37,10 @@ def _rows(runs: Sequence[Run]) -> Iterator[Made]:
 
 
 def _unfit(run: Run, step: dict[str, Any]) -> LeftOut | None:
-    if not step["trains"]:
+    if step["is_copied_context"]:
         return LeftOut.COPIED_CONTEXT
+    if not answered(step):
+        return LeftOut.NOTHING_SAID
     if not step["completion_token_ids"] or not step["prompt_token_ids"]:
         return LeftOut.TOKENS_MISSING
     if not step["tokens_usable"]:

@@ -6,13 +6,15 @@ field for is in `extra` under our names.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import orjson
 
-from trajlake.transforms.exporters.format import ExportFormat, LeftOut, Made, Omission, Run, run_key
+from trajlake.transforms.exporters.format import ExportFormat, LeftOut, Made, Omission, Run, answered, run_key
 
 VERSION: Final = "ATIF-v1.8"
 
@@ -80,16 +82,46 @@ def _decision(step: dict[str, Any]) -> dict[str, Any]:
         "tool_calls": calls or None,
         "observation": _observation(step, {call["tool_call_id"] for call in calls}) if step["observations"] else None,
         "metrics": _metrics(step),
+        "extra": _marks(step),
     }
 
 
+def _marks(step: dict[str, Any]) -> dict[str, Any] | None:
+    """What keeps a decision out of training, or apart from those before it: ATIF has no fields for it."""
+    marks = {"context_segment": step["context_segment"]} if step["context_segment"] else {}
+    if not answered(step):
+        marks |= {"trains": False, "outcome_class": step["outcome_class"], "failure_kind": step["failure_kind"]}
+    return marks or None
+
+
 def _arguments(text: str | None) -> dict[str, Any]:
-    """ATIF wants an object; text that is none is kept under `_raw`."""
+    """ATIF wants an object; text that is none, or says more than one can hold, is kept under `_raw`."""
     try:
-        value = orjson.loads(text or "{}")
-    except orjson.JSONDecodeError:
+        value = json.loads(
+            text or "{}", object_pairs_hook=_object, parse_int=_whole, parse_float=_finite, parse_constant=_finite
+        )
+        orjson.dumps(value)
+    except (ValueError, TypeError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"_raw": text or ""}
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(value := dict(pairs)) < len(pairs):
+        raise ValueError("a key twice")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20 or not -(2**63) <= (value := int(text)) < 2**64:
+        raise ValueError("more than 64 bits")
+    return value
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError("no number, or more than 64 bits")
+    return value
 
 
 def _observation(step: dict[str, Any], calls: set[str]) -> dict[str, Any]:

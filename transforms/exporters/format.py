@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from trajlake.expectations.taxonomy import NO_ANSWER
+
 Run: TypeAlias = Mapping[str, Any]
 """A row of `trajectories` as Python values."""
 
@@ -18,6 +20,12 @@ class LeftOut(StrEnum):
 
     NO_DECISION = "no_decision"
     """No step that the agent decided in this run: nothing to learn from."""
+    NOTHING_SAID = "nothing_said"
+    """The model's call failed, or gave nothing: what stands there is not the model's."""
+    PROMPT_MISSING = "prompt_missing"
+    """Nothing is known of what the agent was asked, and the format needs a prompt."""
+    CONTEXT_COMPACTED = "context_compacted"
+    """A summary took the place of earlier turns, so the attempt is not one conversation."""
     COPIED_CONTEXT = "copied_context"
     """It repeats another session's steps, and the format cannot say which of them not to train on."""
     REWARD_MISSING = "reward_missing"
@@ -70,6 +78,12 @@ class ExportFormat:
     @property
     def suffix(self) -> str:
         return "jsonl" if self.schema is None else "parquet"
+
+
+def answered(step: Mapping[str, Any]) -> bool:
+    """Whether the model gave something at a step (as `trains` has it): calls, or words, reasoning or tokens."""
+    gave = step["message"] or step["reasoning_content"] or step["completion_token_ids"]
+    return bool(step["tool_calls"] or (gave and step["outcome_class"] not in NO_ANSWER))
 
 
 def run_key(run: Run) -> dict[str, Any]:

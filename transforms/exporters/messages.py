@@ -5,6 +5,8 @@
      "arguments": text as emitted}}]}
     {"role": "tool", "tool_call_id", "name", "content"}           one a result, paired by id
 
+A model's call that failed, or gave nothing, is no message: the next decision did not see it.
+
 A run is one conversation per context segment: where a summary replaced earlier turns, what came before is not in the
 context of what came after, so the second conversation begins with the summary.
 """
@@ -17,7 +19,7 @@ from typing import Any, Final
 
 import orjson
 
-from trajlake.transforms.exporters.format import Run
+from trajlake.transforms.exporters.format import LeftOut, Run, answered
 
 Message = dict[str, Any]
 _ROLES: Final = {"system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant"}
@@ -78,18 +80,42 @@ def conversations(run: Run) -> list[Conversation]:
     return [talk for talk in segments.values() if any(m["role"] == "assistant" for m in talk.messages)]
 
 
+def prompt_of(run: Run) -> list[Message] | LeftOut:
+    """What an attempt was asked: all messages before the first decision. What came of it does not matter here."""
+    talk = Conversation(0)
+    for place, step in enumerate(run["steps"] or ()):
+        said = [_said(message) for message in step["input_messages"] or ()]
+        for message in said if place else _opening(run, step["context_segment"] or 0, said, first=True):
+            talk.add(message)
+        if step["source"] == "agent" and step["is_copied_context"]:
+            return LeftOut.COPIED_CONTEXT
+        if step["source"] == "agent" and answered(step):
+            break
+        _decision(talk, step)
+    if all(step["source"] != "agent" for step in run["steps"] or ()):
+        return LeftOut.NO_DECISION
+    if refers_elsewhere(talk.messages):
+        return LeftOut.CONTENT_STORED_ELSEWHERE
+    return talk.messages or LeftOut.PROMPT_MISSING
+
+
 def _opening(run: Run, segment: int, said: list[Message], *, first: bool) -> list[Message]:
     """What a conversation begins with: the summary that took the place of earlier turns; else, where the first step
     brings no message of a user, the task, behind the messages of the system."""
     if segment:
         summaries = [note["summary"] for note in run["compactions"] or ()]
         summary = summaries[segment - 1] if segment <= len(summaries) else None
-        return [{"role": "user", "content": summary}, *said] if summary else said
+        return _behind_system(summary, said) if summary else said
     if not first or not run["input"] or any(message["role"] == "user" for message in said):
         return said
+    return _behind_system(run["input"], said)
+
+
+def _behind_system(text: str, said: list[Message]) -> list[Message]:
+    """Messages with a user's before them, behind those of the system: chat templates want these first."""
     system = [message for message in said if message["role"] == "system"]
     others = [message for message in said if message["role"] != "system"]
-    return [*system, {"role": "user", "content": run["input"]}, *others]
+    return [*system, {"role": "user", "content": text}, *others]
 
 
 def _said(message: dict[str, Any]) -> Message:
@@ -101,7 +127,7 @@ def _decision(talk: Conversation, step: dict[str, Any]) -> None:
     """A step: the agent's message with its calls, then their results."""
     calls = step["tool_calls"] or ()
     names = {call["tool_call_id"]: call["function_name"] for call in calls}
-    if step["source"] == "agent":
+    if step["source"] == "agent" and answered(step):
         message: Message = {"role": "assistant", "content": step["message"] or ""}
         if step["reasoning_content"]:
             message["reasoning_content"] = step["reasoning_content"]

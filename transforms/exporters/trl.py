@@ -6,7 +6,7 @@
 - `trl-sft-messages`: language modelling with `messages` and `tools`. It cannot say which turns not to train on, so a
   conversation that repeats another session's is left out and counted.
 - `trl-preference`: the best against the worst attempt of a group, under their common prompt.
-- `trl-prompt`: prompts with the reward of each attempt (null stays null).
+- `trl-prompt`: prompts with the reward of each attempt (null stays null), however long the attempt became.
 
 TRL tells formats apart by `messages`, `prompt`, `completion`, `chosen`, `rejected` (`trl.data_utils.is_conversational`
 and `apply_chat_template`); all other columns are ours. Arguments of calls are text as emitted, because a column of
@@ -23,6 +23,7 @@ from trajlake.transforms.exporters.messages import (
     Conversation,
     Message,
     conversations,
+    prompt_of,
     refers_elsewhere,
     tools_text,
     uniform,
@@ -37,6 +38,9 @@ def _sft(runs: Sequence[Run]) -> Iterator[Made]:
                 yield talk
                 continue
             for prompt, completion in talk.parts():
+                if not prompt:
+                    yield Omission(LeftOut.PROMPT_MISSING)
+                    continue
                 yield {
                     "prompt": uniform(prompt), "completion": uniform(completion), "tools": tools, **_facts(run, talk),
                 }  # fmt: skip
@@ -77,12 +81,14 @@ def whole_attempt(run: Run) -> tuple[list[Message], list[Message]] | LeftOut:
     talks = conversations(run)
     if not any(any(talk.trained) for talk in talks):
         return LeftOut.NO_DECISION
-    if len(talks) > 1 or talks[0].has_copies:
+    if any(talk.has_copies for talk in talks):
         return LeftOut.COPIED_CONTEXT
+    if len(talks) > 1 or talks[0].segment:
+        return LeftOut.CONTEXT_COMPACTED
     if refers_elsewhere(talks[0].messages):
         return LeftOut.CONTENT_STORED_ELSEWHERE
     [parts] = talks[0].parts()
-    return parts
+    return parts if parts[0] else LeftOut.PROMPT_MISSING
 
 
 def _preference(runs: Sequence[Run]) -> Iterator[Made]:
@@ -127,12 +133,12 @@ def _prompt(runs: Sequence[Run]) -> Iterator[Made]:
     """One row an attempt: all of a group are kept, and a group without spread is marked."""
     rewards = [run["reward"] for run in runs]
     for run in runs:
-        parts = whole_attempt(run)
-        if isinstance(parts, LeftOut):
-            yield Omission(parts)
+        prompt = prompt_of(run)
+        if isinstance(prompt, LeftOut):
+            yield Omission(prompt)
             continue
         yield {
-            "prompt": uniform(parts[0]),
+            "prompt": uniform(prompt),
             "tools": tools_text(run),
             "reward": run["reward"],
             "group_id": run["group_id"],

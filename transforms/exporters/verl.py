@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from trajlake.transforms.exporters.format import ExportFormat, LeftOut, Made, Omission, Run, spread
-from trajlake.transforms.exporters.trl import whole_attempt
+from trajlake.transforms.exporters.messages import prompt_of
 
 _MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 SCHEMA = pa.schema(
@@ -39,11 +39,11 @@ SCHEMA = pa.schema(
 def _rows(runs: Sequence[Run]) -> Iterator[Made]:
     prompts = []
     for run in runs:
-        parts = whole_attempt(run)
-        if isinstance(parts, LeftOut):
-            yield Omission(parts)
+        asked = prompt_of(run)
+        if isinstance(asked, LeftOut):
+            yield Omission(asked)
         else:
-            prompts.append((run, [{"role": m["role"], "content": m["content"]} for m in parts[0]]))
+            prompts.append((run, [{"role": m["role"], "content": m["content"]} for m in asked]))
     if not prompts:
         return
     first, prompt = prompts[0]
