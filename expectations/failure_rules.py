@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from trajlake.expectations.taxonomy import FailureKind, OutcomeClass
 
-ENGINE: Final = 1
+ENGINE: Final = 2
 """Raised when `transforms.classify` applies the same table in another way; part of the revision."""
 
 Strength = Literal["strong", "weak"]
@@ -40,6 +40,8 @@ class When(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
     """Who failed: a model call, a tool call, or the run as its end event tells."""
     names: tuple[str, ...] = ()
     """Error types, provider codes or stop conditions; compared by `normal_name`."""
+    words: tuple[str, ...] = ()
+    """Parts of such names in normal form: `ratelimit` fits `RateLimitExceededError` and `user_rate_limit`."""
     statuses: tuple[int, ...] = ()
     status_from: int | None = None
     status_to: int | None = None
@@ -47,6 +49,8 @@ class When(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
     """Lower-case phrases, looked for in the error message."""
     opening: tuple[str, ...] = ()
     """Lower-case phrases with which the error message or the text begins."""
+    says: tuple[str, ...] = ()
+    """Lower-case phrases, looked for in a short error message, or in a short text that the model did not write."""
     notice: bool | None = None
     """The opening is a client's own notice: in an answer it counts even where nobody counted the tokens."""
     finish: tuple[str, ...] = ()
@@ -139,8 +143,10 @@ _KEEP: Final = str.maketrans("", "", "".join(chr(c) for c in range(128) if not c
 def normal_name(name: str) -> str:
     """A name as rules compare it: its last dotted part, lower case, ASCII letters and digits only.
 
-    `litellm.RateLimitError`, `rate_limit_error` and `com.example#RateLimitError` all give `ratelimiterror`.
+    `litellm.RateLimitError`, `rate_limit_error` and `com.example#RateLimitError` all give `ratelimiterror`; so does
+    `RateLimitError: wait a minute`.
     """
+    name = name.partition(": ")[0] or name
     for separator in (".", "#", ":", "/"):
         name = name.rpartition(separator)[2] or name
     return name.translate(_KEEP).lower()
@@ -192,11 +198,14 @@ def _check_rule(rule: Rule) -> None:
     set_keys = {key for key in given - {"notice"} if getattr(when, key) not in ((), None)}
     if not set_keys:
         raise RuleError(f"rule {rule.id}: `when` is empty, it would fit everything")
-    if rule.strength == "strong" and set_keys <= {"message", "opening"}:
+    if rule.strength == "strong" and set_keys <= {"message", "opening", "says"}:
         raise RuleError(f"rule {rule.id}: text alone is weak evidence")
-    for phrase in (*when.message, *when.opening):
+    for phrase in (*when.message, *when.opening, *when.says):
         if phrase != phrase.lower():
             raise RuleError(f"rule {rule.id}: phrase {phrase!r} must be lower case")
+    for word in when.words:
+        if word != normal_name(word):
+            raise RuleError(f"rule {rule.id}: word {word!r} is not in normal form ({normal_name(word)!r})")
 
 
 def revision_of(table: RuleTable) -> str:

@@ -91,8 +91,10 @@ def _condition(rule: Rule) -> str:
     if when.status_from is not None or when.status_to is not None:
         parts.append(f"status {when.status_from or 400}–{when.status_to or 599}")
     for key, label in (
-        ("names", "named"), ("statuses", "status"), ("finish", "finish reason"), ("exit_codes", "exit code"),
+        ("names", "named"), ("words", "named with"), ("statuses", "status"),
+        ("finish", "finish reason"), ("exit_codes", "exit code"),
         ("exit_signals", "signal"), ("message", "message with"), ("opening", "text that begins with"),
+        ("says", "short text with"),
     ):  # fmt: skip
         values = getattr(when, key)
         if values:

@@ -20,13 +20,11 @@ from trajlake.transforms.classify.evidence import Finding, Judged, RunEvidence, 
 from trajlake.transforms.classify.rules import (
     BY_ID,
     DEFAULTS,
-    FINISH_NAMES,
     Match,
-    View,
-    failure_view,
     judge,
     judge_text,
 )
+from trajlake.transforms.classify.view import FINISH_NAMES, View, failure_view
 
 __all__ = [
     "CLASSIFIER_REVISION",

@@ -23,19 +23,43 @@ class Told(NamedTuple):
     names: tuple[str, ...]
 
 
-_SHAPED = re.compile(r"(?:api error|error code)\s*[:(]\s*([45]\d\d)\b|([45]\d\d)\s+(?=[{\[])", re.IGNORECASE)
+_SHAPED = re.compile(
+    r"(?:api error|error code)\s*[:(]\s*([45]\d\d)\b"
+    r"|\[?([45]\d\d)[\]:,]?\s+(?:[a-z_]{4,40}[.:]?\s+)?(?=[{\[])",
+    re.IGNORECASE,
+)
 _LOOSE_STATUS = re.compile(
     r"(?:error|http(?:/[\d.]+)?(?: status)?(?: error)?|(?:got |unexpected )?status(?: code)?"
     r"|request failed with status code)"
     r"\s*[:=]?\s*\(?([45]\d\d)\b"
-    r"|([45]\d\d)\s+(?=too many requests|internal server|bad gateway|service (?:temporarily )?unavailable"
-    r"|gateway time|unauthorized|forbidden|not found|bad request|payment required|request timeout)",
+    r"|\[?([45]\d\d)(?:\]|\s+(?=too many requests|internal server|bad gateway|service (?:temporarily )?unavailable"
+    r"|gateway time|unauthorized|forbidden|not found|bad request|payment required|request timeout))"
+    r"|([45]\d\d)(?=$|\s*[:\-]\s)",
     re.IGNORECASE,
 )
-_EXCEPTION = re.compile(r"((?:\w+\.)*)(\w+(?:Error|Exception|Timeout|Exceeded))\b\s*(?:[:(\[]|$)")
+_INSIDE = re.compile(
+    r"(?:client|server) error '([45]\d\d)\b|\b([45]\d\d) (?:client|server) error\b|\[([45]\d\d) [a-z][a-z ]{2,40}\]"
+    r"|\bstatus[ _]?code[=: ]+\(?([45]\d\d)\b|\berror code: ([45]\d\d)\b",
+    re.IGNORECASE,
+)
+"""Statuses as HTTP clients word them, wherever they stand."""
+_EXCEPTION = re.compile(
+    r"((?:\w+\.)*)(\w+(?:Error|Exception|Timeout|Exceeded)|(?<=\.)Timeout)\b\s*(?:[:(\[]|- |$)[\s\"'<]*"
+)
 _AWS = re.compile(r"An error occurred \((\w{1,64})\)")
-_BODY = re.compile(r"[\[{][^:]{0,40}[\"'](?:error|type)[\"']\s*:\s*(?:[{\[]|[\"']error)")
-_MEMBER = re.compile(r"[\"'](?:type|code|status|reason|error_code)[\"']\s*:\s*[\"']?([A-Za-z0-9_.\-]{2,64})")
+_GRPC = re.compile(r"StatusCode\.([A-Z_]{2,40})")
+_WITHIN = re.compile(
+    r"(?:\braised |[Cc]aused by |\n)(?:\w+\.)*(\w+(?:Error|Exception|Timeout|Exceeded))\b"
+    r"|\b(E(?:CONN|TIMED|NOT|AI_|PIPE|HOST|NET)[A-Z]+)\b"
+)
+"""Exceptions that others carry, and errors of the operating system as Node names them."""
+_BODY = re.compile(r"[\[{][^:]{0,40}[\"'](?:error|type|object)[\"']\s*:\s*(?:[{\[]|[\"']error)")
+_OBJECT = re.compile(r"\{(?=\s*[\"']).{0,300}?[\"'](?:message|detail|msg)[\"']\s*:", re.DOTALL)
+_MEMBER = re.compile(
+    r"[\"'](?:__type|type|code|status|reason|error|error_?code|status_?code)[\"']\s*:\s*[\"']?([A-Za-z0-9_.\-]{2,64})",
+    re.IGNORECASE,
+)
+_NAME_ALONE = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.\-][A-Za-z0-9]+)+")
 _SAY_NOTHING = frozenset({"error", "null", "none", "true", "false"})
 
 
@@ -46,16 +70,15 @@ def read_error(text: str, *, strict: bool) -> Told | None:
     name); otherwise `HTTP 500 …`, `ValueError: …` and the like are read too.
     """
     head = text[:HEAD_CHARS].lstrip()
-    status: int | None = None
-    names: list[str] = []
-    shaped = _SHAPED.match(head) or (None if strict else _LOOSE_STATUS.match(head))
-    if shaped is not None:
-        status = int(shaped[1] or shaped[2])
-    else:
-        exception = _EXCEPTION.match(head)
-        if exception is not None and (exception[1] or not strict):
-            names.append(normal_name(exception[2]))
-        elif not _AWS.match(head) and not _BODY.match(head):
+    names, said = _exceptions(head, dotted=strict)
+    if not strict:
+        names += [normal_name(name) for name in _first_groups(_WITHIN.search(head))]
+    status = _status(said, strict=strict and not names)
+    if status is None and not names and not strict and _NAME_ALONE.fullmatch(head.rstrip()):
+        return Told(None, (normal_name(head.rstrip()),))
+    if status is None and not names and not (_AWS.match(head) or _BODY.match(head)):
+        names = [normal_name(name) for name in _GRPC.findall(head)[:1]]
+        if not names and (strict or not _OBJECT.match(head)):
             return None
     names += [normal_name(name) for name in _AWS.findall(head)[:1]]
     for member in _MEMBER.findall(head)[:MAX_NAMES]:
@@ -67,3 +90,26 @@ def read_error(text: str, *, strict: bool) -> Told | None:
     if status is None and not names:
         return None
     return Told(status, tuple(dict.fromkeys(names)))
+
+
+def _exceptions(head: str, *, dotted: bool) -> tuple[list[str], str]:
+    """Names of the exceptions with which a text begins, outermost first, and what they say; the first must be dotted
+    where `dotted`."""
+    names: list[str] = []
+    place = 0
+    while len(names) < MAX_NAMES and (found := _EXCEPTION.match(head, place)) is not None:
+        if not found[1] and not names and dotted:
+            break
+        names.append(normal_name(found[2]))
+        place = found.end()
+    return names, head[place:]
+
+
+def _status(said: str, *, strict: bool) -> int | None:
+    """The HTTP status with which a text begins, or with which an exception's message names it."""
+    found = _SHAPED.match(said) or (None if strict else _LOOSE_STATUS.match(said) or _INSIDE.search(said))
+    return next((int(group) for group in _first_groups(found)), None)
+
+
+def _first_groups(found: re.Match[str] | None) -> list[str]:
+    return [] if found is None else [group for group in found.groups() if group]

@@ -7,48 +7,23 @@ of rules out of the whole table.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from trajlake.expectations.failure_rules import TEXT_PREFIX, Default, Rule, normal_name, rule_table
 from trajlake.transforms.classify.errortext import read_error
+from trajlake.transforms.classify.view import View, failure_view
 
-MESSAGE_CHARS: Final = 300
-"""Characters of an error message in which phrases are looked for: what is behind may be the request, echoed."""
+SAYING_CHARS: Final = 200
+"""Longest text in which phrases are looked for anywhere (`says`): a longer one is about more than an error."""
 
 NOTICE_CHARS: Final = 1000
 """Longest answer that can be a client's notice of an error, where nobody counted tokens."""
 
-_normal = lru_cache(maxsize=4096)(normal_name)
-
-_SIGNALS: Final = {
-    "1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "6": "SIGABRT", "7": "SIGBUS", "9": "SIGKILL", "11": "SIGSEGV",
-    "15": "SIGTERM",
-}  # fmt: skip
 _LEAD_INS: Final = ("api error: ", "error: ", "exception: ")
 _TEXT_ORDER: Final = 1_000
 _WEAK_ORDER: Final = 2_000
-
-
-class View(Struct, gc=False):
-    """Evidence as rules compare it: normal names, lower-case message, flags that count only beside an error."""
-
-    by: str
-    names: tuple[str, ...]
-    status: int | None
-    message: str
-    finish: str | None
-    exits: tuple[int | str, ...]
-    denied: bool
-    is_error: bool
-    tool_known: bool | None
-    arguments_valid: bool | None
-    exit_nonzero: bool
-    refused: bool
-    """The request was refused: HTTP 4xx, or no status but a name for the error."""
-    failing: bool
 
 
 class Match(NamedTuple):
@@ -64,12 +39,14 @@ class _Compiled(NamedTuple):
     rule: Rule
     rank: int
     names: frozenset[str]
+    words: tuple[str, ...]
     statuses: frozenset[int]
     finish: frozenset[str]
     exits: frozenset[int | str]
     flags: tuple[tuple[str, bool], ...]
     message: tuple[str, ...]
     opening: tuple[str, ...]
+    says: tuple[str, ...]
 
 
 _FLAGS: Final = ("refused", "denied", "is_error", "tool_known", "arguments_valid", "exit_nonzero")
@@ -82,44 +59,12 @@ class _Index(Struct):
     flags: tuple[_Compiled, ...]
     phrases: tuple[_Compiled, ...]
     """Rules that hang on phrases of the message; never tried where there is none."""
+    worded: tuple[_Compiled, ...]
+    """Rules that hang on parts of names; never tried where there are none."""
+    saying: tuple[_Compiled, ...]
     opened: tuple[_Compiled, ...]
     openings: tuple[str, ...]
     """Every phrase with which a text may begin; one comparison says that none fits."""
-
-
-def failure_view(
-    by: str,
-    names: Iterable[str | None],
-    status: int | None,
-    message: str | None,
-    exit_code: int | None = None,
-    exit_signal: str | None = None,
-    finish: str | None = None,
-    denied: bool = False,
-    is_error: bool = False,
-    tool_known: bool | None = None,
-    arguments_valid: bool | None = None,
-) -> View:
-    """See evidence as rules compare it. A status below 400 and an exit code of 0 are no failure."""
-    given = tuple(normal for name in names if name and (normal := _normal(name)))
-    if status is not None and not 400 <= status <= 599:
-        status = None
-    exits: tuple[int | str, ...] = ()
-    if exit_code:
-        exits = (_signal(str(-exit_code)),) if exit_code < 0 else (exit_code,)
-    if exit_signal:
-        exits = (*exits, _signal(exit_signal))
-    is_error = is_error or bool(given)
-    error = is_error or status is not None
-    finish_name = _normal(finish) if finish else None
-    return View(
-        by, given, status, message[:MESSAGE_CHARS].lower() if message else "", finish_name, exits, denied, is_error,
-        tool_known if error else None,
-        arguments_valid if error else None,
-        bool(exits),
-        bool(given) if status is None else status < 500,
-        error or denied or bool(exits) or bool(message) or finish_name in FINISH_NAMES,
-    )  # fmt: skip
 
 
 def judge(view: View) -> Match | None:
@@ -163,7 +108,9 @@ def _first(index: _Index, view: View) -> _Compiled | None:
             if _fits(rule, view):
                 best = rule
                 break
-    for rules in (index.flags, index.phrases) if view.message else (index.flags,):
+    for rules, about in ((index.flags, True), (index.phrases, view.message), (index.worded, view.names)):
+        if not about:
+            continue
         for rule in rules:
             if best is not None and rule.rank > best.rank:
                 break
@@ -179,6 +126,8 @@ def _first_weak(
     """Like `_first`, where rules with an opening phrase ask the beginnings of the message and the content."""
     best = _first(index, view)
     for text, only_notices in ((message, False), (content, strict)):
+        if text and not only_notices and len(text) <= SAYING_CHARS:
+            best = _saying(index, view, text.lower(), best)
         for begin in _beginnings(text) if text else ():
             if not begin.startswith(index.openings):
                 continue
@@ -191,17 +140,29 @@ def _first_weak(
     return best
 
 
+def _saying(index: _Index, view: View, text: str, best: _Compiled | None) -> _Compiled | None:
+    for rule in index.saying:
+        if best is not None and best.rank < rule.rank:
+            break
+        if any(phrase in text for phrase in rule.says) and _fits(rule, view):
+            return rule
+    return best
+
+
 def _beginnings(text: str) -> tuple[str, ...]:
     head = text[:200].lstrip().lower()
     for lead_in in _LEAD_INS:
         if head.startswith(lead_in):
             return head, head[len(lead_in) :].lstrip()
-    return (head,)
+    _, carried, last = head.partition("last error: ")
+    return (head, last) if carried else (head,)
 
 
 def _fits(rule: _Compiled, view: View) -> bool:
     """Whether every key of a rule holds. Opening phrases are the caller's to compare."""
     if rule.names and rule.names.isdisjoint(view.names):
+        return False
+    if rule.words and not any(word in name for name in view.names for word in rule.words):
         return False
     if rule.statuses and view.status not in rule.statuses:
         return False
@@ -221,11 +182,6 @@ def _fits(rule: _Compiled, view: View) -> bool:
     return True
 
 
-def _signal(name: str) -> str:
-    upper = name.strip().upper()
-    return _SIGNALS.get(upper, upper if upper.startswith("SIG") else f"SIG{upper}")
-
-
 def _compile(rule: Rule, rank: int) -> _Compiled:
     when = rule.when
     statuses = set(when.statuses)
@@ -235,12 +191,14 @@ def _compile(rule: Rule, rank: int) -> _Compiled:
         rule,
         rank,
         frozenset(normal_name(name) for name in when.names),
+        when.words,
         frozenset(statuses),
         frozenset(normal_name(name) for name in when.finish),
         frozenset((*when.exit_codes, *when.exit_signals)),
         tuple((name, wanted) for name in _FLAGS if (wanted := getattr(when, name)) is not None),
         when.message,
         when.opening,
+        when.says,
     )
 
 
@@ -248,11 +206,17 @@ def _index(rules: Iterable[_Compiled]) -> _Index:
     keyed: dict[int | str, list[_Compiled]] = {}
     flags: list[_Compiled] = []
     phrases: list[_Compiled] = []
+    worded: list[_Compiled] = []
+    saying: list[_Compiled] = []
     opened: list[_Compiled] = []
     for rule in rules:
         keys: frozenset[int | str] = rule.names or rule.statuses or rule.finish or rule.exits
         if rule.opening:
             opened.append(rule)
+        elif rule.says:
+            saying.append(rule)
+        elif rule.words:
+            worded.append(rule)
         elif not keys:
             (phrases if rule.message else flags).append(rule)
         else:
@@ -260,7 +224,7 @@ def _index(rules: Iterable[_Compiled]) -> _Index:
                 keyed.setdefault(key, []).append(rule)
     openings = tuple(phrase for rule in opened for phrase in rule.opening)
     by_key = {key: tuple(found) for key, found in keyed.items()}
-    return _Index(by_key, tuple(flags), tuple(phrases), tuple(opened), openings)
+    return _Index(by_key, tuple(flags), tuple(phrases), tuple(worded), tuple(saying), tuple(opened), openings)
 
 
 def _by_speaker(strength: str, first_rank: int) -> dict[str, _Index]:
@@ -270,8 +234,6 @@ def _by_speaker(strength: str, first_rank: int) -> dict[str, _Index]:
     return {by: _index(rule for rule in compiled if by in rule.rule.when.by) for by in ("model", "tool", "run")}
 
 
-FINISH_NAMES: Final = frozenset(normal_name(name) for rule in rule_table().rule for name in rule.when.finish)
-"""Finish reasons, in normal form, that are failure evidence."""
 BY_ID: Final[dict[str, Rule]] = {rule.id: rule for rule in rule_table().rule}
 DEFAULTS: Final[dict[str, Default]] = {default.id: default for default in rule_table().default}
 _STRONG: Final = _by_speaker("strong", 0)

@@ -1,0 +1,93 @@
+"""Errors as clients, SDKs and gateways reword them: other names, statuses in words, bodies as text, chains."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trajlake.transforms.classify.classifier import RunEvidence, StepEvidence, classify_run, classify_step
+
+CASES: list[dict[str, Any]] = [
+    json.loads(line)
+    for line in Path(__file__).with_name("worded_errors.jsonl").read_text(encoding="utf-8").splitlines()
+]
+LABEL = ("class", "kind")
+OF_RUNS = ("error_type", "error_message", "http_status", "provider_code", "exit_code")
+NOTICES = [
+    "Error: 429 Too Many Requests",
+    "HTTP 429: rate limited",
+    "got status: 429 Too Many Requests. {...}",
+    "[429] quota",
+    "Error 429, Message: Resource exhausted",
+    "APIError: 429",
+    "rate_limit_exceeded",
+    "You have exhausted your weekly quota",
+    "Weekly quota exceeded. Resets Monday 09:00",
+    "Your weekly quota is used up",
+    "quota exceeded",
+    "Opus weekly limit reached ∙ resets Oct 9, 10am",
+]
+
+
+def test_reworded_errors_mean_in_a_step_what_their_originals_mean() -> None:
+    missed = []
+    for case in CASES:
+        found = classify_step([StepEvidence(**{name: case[name] for name in case if name not in LABEL})])
+        if found.outcome_class != case["class"] or found.failure_kind != case.get("kind", found.failure_kind):
+            missed.append((found.outcome_class, found.failure_kind, found.basis, case))
+    assert len(CASES) >= 180
+    assert len(missed) <= 0.02 * len(CASES), missed
+
+
+def test_reworded_errors_mean_the_same_when_a_run_ends_with_them() -> None:
+    missed = []
+    for case in CASES:
+        evidence = {name: case[name] for name in OF_RUNS if name in case}
+        if evidence:
+            found = classify_run(RunEvidence(end_state="failed", **evidence))
+            if found.outcome_class != case["class"]:
+                missed.append((found.outcome_class, found.basis, case))
+    assert len(missed) <= 0.02 * len(CASES), missed
+
+
+@pytest.mark.parametrize("text", NOTICES)
+def test_a_notice_in_place_of_an_answer_is_quota_whatever_the_status_says(text: str) -> None:
+    run = classify_run(RunEvidence(end_state="completed", success=True, output_tokens=0, output=text))
+    assert (run.outcome_class, run.strength) == ("quota", "weak")
+    step = classify_step([StepEvidence(output_tokens=0, content=text)])
+    assert (step.outcome_class, step.strength) == ("quota", "weak")
+
+
+@pytest.mark.parametrize("text", [*NOTICES, "429", "How to live with a quota that is exceeded"])
+def test_what_a_model_wrote_about_errors_is_an_answer(text: str) -> None:
+    assert classify_run(RunEvidence(end_state="completed", output_tokens=9, output=text)).outcome_class == "success"
+    run = RunEvidence(end_state="completed", success=False, output_tokens=9, output=text)
+    assert classify_run(run).outcome_class == "quality_failure"
+    assert classify_step([StepEvidence(output_tokens=9, content=text)]).outcome_class == "success"
+
+
+def test_a_long_text_that_mentions_a_quota_is_no_notice() -> None:
+    text = "The report explains at length how the team plans its week. " * 5 + "Its weekly quota is not spent."
+    run = RunEvidence(end_state="completed", success=True, output_tokens=0, output=text)
+    assert classify_run(run).outcome_class == "success"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "evidence"),
+    [
+        ("quota", {"error_type": "SecondaryRateLimitExceededError"}),
+        ("quota", {"error_type": "HTTP_429"}),
+        ("tool_fault", {"error_type": "http_503"}),
+        ("tool_fault", {"error_type": "mcp.ToolCallTimedOut"}),
+        ("tool_fault", {"error_type": "McpConnectionClosed"}),
+        ("agent_action", {"error_type": "ToolInvalidArgumentsException"}),
+        ("tool_fault", {"error_type": "PermissionError"}),
+        ("unknown", {"exit_code": 1}),
+    ],
+)
+def test_reworded_errors_of_tools(wanted: str, evidence: dict[str, Any]) -> None:
+    found = classify_step([StepEvidence(is_tool=True, is_error=True, **evidence)])
+    assert found.outcome_class == wanted, found
