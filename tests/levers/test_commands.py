@@ -135,6 +135,16 @@ def test_a_tier_file_is_taken_in_and_given_back(lake: Path, tmp_path: Path) -> N
     )
 
 
+def test_a_tier_event_that_does_not_say_what_was_before_is_given_back_too(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    write(root, "events", [lever_applied(1, MONDAY, "mail", "model_tier", change_to="upper", applied_by="kim")])
+    file = tmp_path / "skill_model_policy.json"
+    file.write_bytes(TEAM)
+    trajlake("levers", "import", file, "--tenant", TENANT, "--root", root)
+    back = json.loads(trajlake("levers", "export", "--tenant", TENANT, "--root", root).stdout)
+    assert back["skills"]["mail"]["tier"] == "upper"
+
+
 def test_levers_show_lists_the_table_and_checks_another(tmp_path: Path) -> None:
     assert "model_up" in trajlake("levers", "show").stdout
     wrong = tmp_path / "levers.yaml"

@@ -132,3 +132,27 @@ def test_a_tenants_file_is_kept_in_the_lake_as_it_came(tmp_path: Path) -> None:
     save_tier_file(lake, "Größe/..", b"{}")
     assert load_tier_file(lake, "acme") == TEAM
     assert load_tier_file(lake, "Größe/..") == b"{}"
+
+
+SHAPES = [
+    b'{"updated": "2026-11-02", "policy": {"mail": {"tier": "cheap", "x": 1e400}}}',
+    b'{"version": 2, "entries": [{"skill": "mail", "tier": "cheap", "x": 1e400}]}',
+    b'[{"name": "mail", "current_tier": "cheap", "is_pinned": false, "n": 123456789012345678901234567890}]',
+    b'{"mail": {"model_tier": "cheap", "date": 1764547200, "failures": ["two"], "model": {"id": 7}}}',
+]
+
+
+@pytest.mark.parametrize("text", SHAPES)
+def test_other_shapes_and_fields_of_other_types_are_read_and_kept(text: bytes) -> None:
+    file = read_tier_file(text)
+    assert file.entries["mail"] == TierEntry(tier="cheap")
+    after = write_tier_file(file, {"mail": TierEntry(tier="upper")})
+    assert exact(after) == exact(text.replace(b'"cheap"', b'"upper"'))
+    dated = write_tier_file(file, {"mail": TierEntry(tier="upper", date="2026-12-01")})
+    assert (b"1764547200" in dated) is (b"1764547200" in text)
+
+
+@pytest.mark.parametrize("text", [b'{"mail": {"tier": "cheap", "pinned": "yes"}}', b'{"mail": {"tier": 2}}'])
+def test_a_pin_or_a_tier_of_another_type_is_refused_since_advice_hangs_on_it(text: bytes) -> None:
+    with pytest.raises(TierFileError, match="skill mail"):
+        read_tier_file(text)

@@ -208,3 +208,15 @@ def test_versions_are_counted_apart() -> None:
     label = version_label(RunVersions(skill="2"))
     assert sum(state.versions[label].counts.classes) == 1
     assert isinstance(state.value("s"), Head)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_old_runs_of_a_partition_that_comes_late_end_no_long_streak(order: tuple[int, int]) -> None:
+    random = Random(11)
+    partitions: list[list[ClosedRun]] = [[], []]
+    for place in range(350):
+        name = "success" if place < 150 else "quality_failure"
+        runs = partitions[0 if 80 <= place < 120 else random.choice((0, 1, 1))]
+        runs.append(ClosedRun(len(runs), RunOutcome(len(runs), f"r{place}", START_US + place, name)))
+    batches = [OutcomeBatch("acme", "mail", "t", number, partitions[number]) for number in order]
+    assert streak(applied(batches).head.sequence) == (200, START_US + 150)

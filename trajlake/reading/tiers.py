@@ -15,7 +15,7 @@ from trajlake.expectations.levers import Lever, shipped_levers
 from trajlake.expectations.outcomes import Decision
 from trajlake.reading.decisions import read_decisions
 from trajlake.reading.tables import LakeTables
-from trajlake.transforms.levers.effects import lever_of
+from trajlake.transforms.levers.effects import lever_of, names_tier
 
 if TYPE_CHECKING:
     from trajlake.sinks.lake import Lake
@@ -76,6 +76,8 @@ def changes_since(lake: Lake, tenant: str, file: TierFile) -> dict[str, TierEntr
 
 def _of_tier(data: Mapping[str, Any]) -> bool:
     name = str(data.get("lever") or "")
+    if names_tier(name):
+        return True
     tiers = [*shipped_levers().terms.tiers, *filter(None, (data.get("change_from"), data.get("change_to")))]
     return lever_of(name, data.get("change_from"), data.get("change_to"), tiers) in (Lever.MODEL_UP, Lever.MODEL_DOWN)
 

@@ -30,7 +30,7 @@ from trajlake.transforms.stats.assessment import ENGINE as STATISTICS_ENGINE
 from trajlake.transforms.stats.assessment import State
 from trajlake.transforms.stats.comparison import Verdict
 
-ENGINE: Final = f"levers-1/{STATISTICS_ENGINE}"
+ENGINE: Final = f"levers-2/{STATISTICS_ENGINE}"
 """Raised when the same snapshot would be decided differently; `code_revision` of decisions."""
 
 _DAY_US: Final = 86_400_000_000

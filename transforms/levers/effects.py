@@ -49,15 +49,27 @@ def lever_of(name: str, change_from: str | None, change_to: str | None, tiers: S
 
     `model`, `tier` and `model_tier` are up or down by their tiers (`tiers`, cheapest first).
     """
-    plain = name.strip().lower().replace("-", "_").replace(" ", "_")
-    if plain in _TIER_NAMES:
+    plain = _plain(name)
+    if names_tier(name):
         before, after = tier_index(tiers, change_from), tier_index(tiers, change_to)
+        if change_from is None and after is not None and len(tiers) > 1 and after in (0, len(tiers) - 1):
+            # To the cheapest it can only be down, to the dearest only up.
+            return Lever.MODEL_UP if after else Lever.MODEL_DOWN
         if before is None or after is None or before == after:
             return None
         return Lever.MODEL_UP if after > before else Lever.MODEL_DOWN
     if plain in _NAMES:
         return _NAMES[plain]
     return next((each for each in Lever if each == plain and each is not Lever.NONE), None)
+
+
+def names_tier(name: str) -> bool:
+    """Whether an event's lever is the model's tier, up or down."""
+    return _plain(name) in _TIER_NAMES
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
 def effects(snapshot: Snapshot) -> list[Effect]:

@@ -1,9 +1,9 @@
 """A team's own tier file (`skill_model_policy.json`): read for what it says, given back otherwise untouched.
 
-Shapes that are read, at the root or under `skills`: an object by skill name, or a list of objects that name their
-skill. An entry is an object, or the tier alone as text. Fields go by several names (`_NAMES`); what is not known is
-kept: values that are not changed are given back byte for byte, and a file that nothing changed is given back as it
-came.
+Shapes that are read, at the root, under `skills`, or under the one member that has such entries: an object by skill
+name, or a list of objects that name their skill. An entry is an object, or the tier alone as text. Fields go by several
+names (`_NAMES`); what is not known, or is of another type (a date in seconds), is kept: values that are not changed are
+given back byte for byte, and a file that nothing changed is given back as it came.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from trajlake.expectations.errors import TrajlakeError
 MOST_BYTES: Final = 16 << 20
 
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "tier": ("tier", "model_tier", "model"),
-    "pinned": ("pinned", "pin", "locked"),
+    "tier": ("tier", "model_tier", "current_tier", "assigned_tier", "model"),
+    "pinned": ("pinned", "is_pinned", "pin", "locked"),
     "consecutive_failures": ("consecutive_failures", "failures_in_a_row", "fail_streak", "failure_streak", "failures"),
     "reason": ("reason", "note", "why"),
     "date": ("date", "updated_at", "updated", "changed_at", "since"),
 }
+_TYPES: Final = {"tier": str, "pinned": bool, "consecutive_failures": int, "reason": str, "date": str}
+_STRICT: Final = frozenset({*_NAMES["tier"], *_NAMES["pinned"], "consecutive_failures"})
+"""Names that mean one thing: a value of another type is an error there, and elsewhere somebody else's field."""
 _SKILL_NAMES: Final = ("skill", "skill_name", "name")
 _CONTAINER: Final = "skills"
 
@@ -72,8 +75,9 @@ def write_tier_file(file: TierFile, changes: Mapping[str, TierEntry]) -> bytes:
     kind = _kind(root)
     if kind == "object":
         members = msgspec.json.decode(root, type=dict[str, Raw])
-        if _CONTAINER in members and _kind(members[_CONTAINER]) in ("object", "array"):
-            members[_CONTAINER] = _rewritten(members[_CONTAINER], file, wanted)
+        container = _container(_value(root))
+        if container is not None:
+            members[container] = _rewritten(members[container], file, wanted)
             return _pretty(members)
     return _pretty(_rewritten(root, file, wanted))
 
@@ -81,7 +85,7 @@ def write_tier_file(file: TierFile, changes: Mapping[str, TierEntry]) -> bytes:
 def _rewritten(container: Raw, file: TierFile, wanted: Mapping[str, TierEntry]) -> Raw:
     if _kind(container) == "array":
         items = msgspec.json.decode(container, type=list[Raw])
-        names = [_named(msgspec.json.decode(item)) for item in items]
+        names = [_named(_value(item)) for item in items]
         return _raw(
             [
                 _changed(item, file.entries[name], wanted[name]) if name is not None and name in wanted else item
@@ -101,14 +105,16 @@ def _changed(entry: Raw, was: TierEntry, now: TierEntry) -> Raw:
     for name, aliases in _NAMES.items():
         before, after = getattr(was, name), getattr(now, name)
         if before != after:
-            fields[next((alias for alias in aliases if alias in fields), name)] = _raw(after)
+            alias = _alias(name, aliases, {each: _value(value) for each, value in fields.items()})
+            if alias is not None or name not in fields:
+                fields[alias or name] = _raw(after)
     return _raw(fields)
 
 
 def _find(value: Any) -> list[tuple[str, Any]]:
     """Entries with their skill's names, wherever the file keeps them."""
-    if isinstance(value, dict) and isinstance(value.get(_CONTAINER), (dict, list)):
-        value = value[_CONTAINER]
+    if isinstance(value, dict) and (container := _container(value)) is not None:
+        value = value[container]
     if isinstance(value, list):
         named = [(_named(each), each) for each in value]
         seen: set[str] = set()
@@ -127,6 +133,24 @@ def _find(value: Any) -> list[tuple[str, Any]]:
     return list(value.items())
 
 
+def _container(root: dict[str, Any]) -> str | None:
+    """The member of the root that holds the entries; None where they are at the root itself."""
+    if isinstance(root.get(_CONTAINER), (dict, list)):
+        return _CONTAINER
+    if any(isinstance(each, dict) and _known(each) for each in root.values()):
+        return None
+    holding = [name for name, each in root.items() if _holds_entries(each)]
+    return holding[0] if len(holding) == 1 else None
+
+
+def _holds_entries(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(_named(each) is not None and _known(each) for each in value)
+    if not isinstance(value, dict) or not value:
+        return False
+    return any(isinstance(each, dict) and _known(each) for each in value.values())
+
+
 def _known(entry: dict[str, Any]) -> bool:
     return any(alias in entry for alias in (*_NAMES["tier"], *_NAMES["pinned"]))
 
@@ -140,14 +164,27 @@ def _named(entry: Any) -> str | None:
 def _entry(name: str, entry: Any) -> TierEntry:
     if isinstance(entry, str):
         return TierEntry(tier=entry)
-    given = {
-        field: next((entry[alias] for alias in aliases if alias in entry), None) for field, aliases in _NAMES.items()
-    }
-    wanted = {"tier": str, "pinned": bool, "consecutive_failures": int, "reason": str, "date": str}
-    for field, value in given.items():
-        if value is not None and (not isinstance(value, wanted[field]) or (wanted[field] is int and value is True)):
-            raise TierFileError(f"skill {name}: {field} is a {type(value).__name__}, not a {wanted[field].__name__}")
-    return TierEntry(**{field: value for field, value in given.items() if value is not None})
+    given = {}
+    for field, aliases in _NAMES.items():
+        alias = _alias(field, aliases, entry)
+        value = None if alias is None else entry[alias]
+        if value is not None and not _is_of(field, value):
+            raise TierFileError(f"skill {name}: {field} is a {type(value).__name__}, not a {_TYPES[field].__name__}")
+        if value is not None:
+            given[field] = value
+    return TierEntry(**given)
+
+
+def _alias(field: str, aliases: tuple[str, ...], entry: Mapping[str, Any]) -> str | None:
+    """The name under which an entry has a field: the first with a value of its type, else one that is null or wrong."""
+    there = [alias for alias in aliases if alias in entry]
+    fitting = [alias for alias in there if _is_of(field, entry[alias])]
+    fitting += [alias for alias in there if entry[alias] is None or alias in _STRICT]
+    return fitting[0] if fitting else None
+
+
+def _is_of(field: str, value: Any) -> bool:
+    return type(value) is _TYPES[field]
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -166,6 +203,10 @@ def _no_constant(name: str) -> Any:
 def _kind(raw: Raw) -> str:
     first = bytes(raw).lstrip()[:1]
     return {b"{": "object", b"[": "array"}.get(first, "scalar")
+
+
+def _value(raw: Raw) -> Any:
+    return json.loads(bytes(raw))  # takes numbers of any size
 
 
 def _raw(value: Any) -> Raw:

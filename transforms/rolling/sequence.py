@@ -77,7 +77,7 @@ def streak(sequence: Sequence) -> tuple[int, int | None]:
     """Scorable failures in a row up to the newest scorable run, and the end of the first of them.
 
     Runs of other classes neither count nor break it. Exact while late runs are among the newest `KEPT`; beyond, a late
-    success clears the failures that were dropped before it came.
+    success that ended amid failures that were dropped clears all of these.
     """
     length, since = 0, None
     for run in reversed(sequence.runs):
@@ -107,7 +107,9 @@ def _drop(sequence: Sequence, run: Seen) -> None:
     if not after:
         return
     if run.outcome_class == SUCCESS:
-        sequence.success, sequence.failures, sequence.since_us = run.place, 0, None
+        sequence.success = run.place
+        if sequence.since_us is None or run.end_us >= sequence.since_us:
+            sequence.failures, sequence.since_us = 0, None
     else:
         sequence.failures += 1
         sequence.since_us = run.end_us if sequence.since_us is None else min(sequence.since_us, run.end_us)
