@@ -24,6 +24,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 
 from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.tables import TABLES, Table
+from trajlake.sinks.actions import add_actions
 from trajlake.sinks.datafiles import ROW_GROUP_ROWS, parquet_writer, statistics
 from trajlake.sinks.deltalog import DataFile, add_action
 from trajlake.sinks.errors import SinkUnavailable, TableMismatch, reason
@@ -52,7 +53,7 @@ class LiveFile:
 
 def live_files(stored: DeltaTable) -> list[LiveFile]:
     """Files of a table's version, in no order."""
-    actions = pa.table(stored.get_add_actions(flatten=True))
+    actions = add_actions(stored)
     count = actions.num_rows
 
     def column(name: str) -> list[Any]:

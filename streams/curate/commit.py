@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 
 from trajlake.expectations.reasons import Publication
 from trajlake.expectations.tables import CURATION, PUBLICATIONS, TRAJECTORIES
+from trajlake.sinks.actions import add_actions
 from trajlake.sinks.datafiles import remove_data_file, write_data_file
 from trajlake.sinks.deltalog import Advance, DeltaLog
 from trajlake.sinks.errors import Fenced, SinkUnavailable, StaleWriter
@@ -208,7 +209,7 @@ def _holding(lake: Lake, names: pl.DataFrame) -> set[str]:
         & pl.concat_str("tenant_id", pl.lit("\0"), "run_id").is_in(runs),
     )
     numbers = let_in["publication"].unique()
-    actions = pl.DataFrame(pl.from_arrow(pa.table(lake.open(TRAJECTORIES.name).get_add_actions(flatten=True))))
+    actions = pl.DataFrame(pl.from_arrow(add_actions(lake.open(TRAJECTORIES.name))))
     if not {"min.publication", "max.publication"} <= set(actions.columns):
         return set(actions["path"])
     return {

@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from obstore.exceptions import BaseError
 
+from trajlake.sinks.actions import add_actions
 from trajlake.sinks.deltalog import reason
 from trajlake.sinks.errors import SinkUnavailable
 from trajlake.sinks.lake import Lake
@@ -118,7 +119,7 @@ class FileIndex:
 
     def _take(self, stored: DeltaTable, age: int) -> None:
         self.version = stored.version()
-        actions = pa.table(stored.get_add_actions(flatten=True))
+        actions = add_actions(stored)
         for row in actions.to_pylist():
             file = StoredFile(
                 row["path"], row["size_bytes"], row["num_records"] or 0, age,

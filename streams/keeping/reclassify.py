@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
 
 from trajlake.expectations.events import ReclassifyEvent
 from trajlake.expectations.progress import SILENT, Progress
+from trajlake.sinks.actions import add_actions
 from trajlake.sinks.errors import SinkUnavailable
 from trajlake.sinks.lake import Lake
 from trajlake.streams.keeping.asking import Asked, OtherRules, Requests, opened
@@ -190,7 +190,7 @@ class _Work:
 def _partitions(lake: Lake) -> Iterator[int]:
     """Partitions that `runs` may have rows of."""
     try:
-        files = pa.table(opened(lake, "runs").get_add_actions(flatten=True))
+        files = add_actions(opened(lake, "runs"))
     except SinkUnavailable as error:
         if isinstance(error.__cause__, TableNotFoundError):
             return

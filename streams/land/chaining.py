@@ -31,7 +31,7 @@ from trajlake.transforms.integrity.marks import Marks, make_marks
 from trajlake.transforms.integrity.rows import FIGURES, rows_in_order
 
 WINDOW_OFFSETS: Final = 4 * BLOCK_OFFSETS
-_NO_ROWS: Final = pa.schema([field for field in EVENTS.schema if field.name in FIGURES]).empty_table()
+_NO_ROWS: Final = pa.Table.from_batches([], pa.schema([field for field in EVENTS.schema if field.name in FIGURES]))
 
 
 def resume_chain(lake: Lake, topic: str, partition: int, landed: int) -> Chain:

@@ -8,19 +8,22 @@ window of offsets, in bounded memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pds
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from trajlake.expectations.tables import TABLES
+from trajlake.sinks.actions import add_actions
 from trajlake.sinks.errors import SinkUnavailable, reason
 from trajlake.sinks.lake import Lake
 from trajlake.transforms.landing.partition import PartitionFold
 from trajlake.transforms.landing.refold import LedgerEvent, LedgerRefusal, refold
 from trajlake.transforms.records import Redaction
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as pds
 
 WINDOW_BYTES: Final = 32 << 20
 """Event text held at a time."""
@@ -136,7 +139,7 @@ class LedgerTable:
         try:
             stored = lake.open(name)
             dataset = stored.to_pyarrow_dataset()
-            bounds = _bounds(pa.table(stored.get_add_actions(flatten=True)), partition)
+            bounds = _bounds(add_actions(stored), partition)
             absent = [field for field in TABLES[name].schema if field.name not in dataset.schema.names]
             self._schema = pa.schema([*dataset.schema, *(field.with_nullable(True) for field in absent)])
             for fragment in dataset.get_fragments():

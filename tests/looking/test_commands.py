@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +143,19 @@ def test_content_of_another_tenant_is_not_handed_out(rows: Any, trajlake: Any, t
     rows.write(tmp_path / "lake")
     done = trajlake("payload", reference, "--tenant", "acme", "--root", "lake")
     assert (done.returncode, done.stdout) == (1, "")
+
+
+@pytest.mark.parametrize("words", ["tables", "runs", "verify", "show run-a", "payload 00 --tenant acme"])
+def test_commands_that_read_tables_import_nothing_that_they_do_not_need(words: str, rows: Any, tmp_path: Path) -> None:
+    """pandas takes as long to import as all else together, and pyarrow does so at the first chance."""
+    rows.write(tmp_path / "lake")
+    code = (
+        f"import sys; sys.argv = ['trajlake', *{words.split()!r}, '--root', 'lake']\n"
+        "import trajlake.cli\n"
+        "try: trajlake.cli.main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'pandas', 'pyarrow.dataset', 'duckdb', 'faust', 'great_expectations', 'altair', 'hyperscan'}\n"
+        "print('HEAVY', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("HEAVY []\n")

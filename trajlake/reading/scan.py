@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trajlake.expectations.tables import TABLES
+from trajlake.sinks.actions import add_actions
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -53,7 +54,7 @@ class Scan:
         """Rows of the table at its version. Raises UnreadableTable, and the store's own errors."""
         if table.protocol().min_reader_version > 1:
             raise UnreadableTable(f"{self.lake.table_uri(self.name)} uses features of Delta that are not read here")
-        files = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
+        files = add_actions(table).select(["path", "size_bytes"]).to_pylist()
         small = [self._path(file["path"]) for file in files if file["size_bytes"] <= SMALL_BYTES]
         large = [self._path(file["path"]) for file in files if file["size_bytes"] > SMALL_BYTES]
         for parts in _joined(self._read_small(small)):
@@ -92,7 +93,7 @@ class Scan:
 
     def _frame(self, parts: list[pa.Table]) -> pl.DataFrame:
         frame = pl.DataFrame(pl.from_arrow(pa.concat_tables(parts)))
-        contract = pl.DataFrame(pl.from_arrow(TABLES[self.name].schema.empty_table())).schema
+        contract = pl.Schema(TABLES[self.name].schema)
         plain = [
             pl.col(name).cast(contract[name]) if name in frame.columns else pl.lit(None, contract[name]).alias(name)
             for name in self.columns

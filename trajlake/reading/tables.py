@@ -20,17 +20,18 @@ from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.dataset as pds
-import pyarrow.fs as pafs
 
 from trajlake.expectations.tables import TABLES
-from trajlake.reading.datasets import BoundedDataset, Watch
 from trajlake.reading.scan import Leaves, Scan
 from trajlake.reading.versions import At, VersionError, committed_at, open_table, parse_at
+from trajlake.sinks.actions import add_actions
 from trajlake.sinks.lake import TRAINING_TABLES, Lake, transaction_app
 
 if TYPE_CHECKING:
+    import pyarrow.dataset as pds
     from deltalake import DeltaTable
+
+    from trajlake.reading.datasets import Watch
 
 PartitionId: TypeAlias = tuple[str, int]
 """Kafka topic and partition."""
@@ -97,12 +98,12 @@ class LakeTables:
     def frame(self, name: str, version: int | None = None) -> pl.LazyFrame:
         """A table as a Polars LazyFrame with at least the contract's columns; `version` instead of the pinned one."""
         table = self.delta(name) if version is None else open_table(self.lake, name, version)
-        contract = _contract(name)
+        contract = pl.Schema(TABLES[name].schema)
         if table is None:
-            return contract.lazy()
+            return pl.LazyFrame(schema=contract)
         rows = self._scan(name, table)
         known = rows.collect_schema()
-        absent = [pl.lit(None, dtype).alias(column) for column, dtype in contract.schema.items() if column not in known]
+        absent = [pl.lit(None, dtype).alias(column) for column, dtype in contract.items() if column not in known]
         return rows.with_columns(absent) if absent else rows
 
     def _scan(self, name: str, table: DeltaTable) -> pl.LazyFrame:
@@ -110,7 +111,7 @@ class LakeTables:
         escape."""
         if not self.lake.holds_locally(name):
             return pl.scan_delta(table)
-        schema = pl.DataFrame(pl.from_arrow(pa.schema(table.schema().to_arrow()).empty_table())).schema
+        schema = pl.Schema(pa.schema(table.schema().to_arrow()))
         return self._scan_files(name, self._paths(name, table), schema)
 
     def _scan_files(self, name: str, paths: Sequence[str], schema: pl.Schema) -> pl.LazyFrame:
@@ -128,18 +129,24 @@ class LakeTables:
         return [] if table is None else self._paths(name, table)
 
     def _paths(self, name: str, table: DeltaTable) -> list[str]:
-        files = pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
+        files = add_actions(table).column("path").to_pylist()
         return [f"{self.lake.table_uri(name)}/{unquote(path)}" for path in files]
 
     def rows_of(self, name: str, paths: Sequence[str]) -> pl.LazyFrame:
         """Rows of some of a table's files, with the contract's columns: for readers that have seen the others."""
-        return self._scan_files(name, paths, _contract(name).schema)
+        return self._scan_files(name, paths, pl.Schema(TABLES[name].schema))
 
     def dataset(self, name: str, watch: Watch | None = None) -> pds.Dataset:
         """A table as an Arrow dataset with at least the contract's columns; reads no more than a scan needs.
 
         watch: told how far its scans are.
         """
+        # Imported late: Arrow's datasets import pandas, which takes as long as all else that a command needs.
+        import pyarrow.dataset as pds
+        import pyarrow.fs as pafs
+
+        from trajlake.reading.datasets import BoundedDataset
+
         table = self.delta(name)
         contract = TABLES[name].schema
         if table is None:
@@ -255,7 +262,7 @@ class LakeTables:
         table = self.delta(name)
         if table is None:
             return TableInfo(name, None, None, None, None, None)
-        files = pa.table(table.get_add_actions(flatten=True))
+        files = add_actions(table)
         counts = files["num_records"].to_pylist()
         return TableInfo(
             name,
@@ -292,12 +299,8 @@ def open_lake(
 
 def _rows_by_path(table: DeltaTable) -> dict[str, int]:
     """Rows of each data file, by its path as the file system has it."""
-    files = pa.table(table.get_add_actions(flatten=True)).select(["path", "num_records"]).to_pylist()
+    files = add_actions(table).select(["path", "num_records"]).to_pylist()
     return {unquote(file["path"]): file["num_records"] or 0 for file in files}
-
-
-def _contract(name: str) -> pl.DataFrame:
-    return pl.DataFrame(pl.from_arrow(TABLES[name].schema.empty_table()))
 
 
 def _latest_runs(runs: pl.LazyFrame) -> pl.LazyFrame:

@@ -139,7 +139,7 @@ class _Part:
         self.proven = max(self.proven, last)
 
 
-_EMPTY: Final = EVENTS.schema.empty_table()
+_EMPTY: Final = pa.Table.from_batches([], EVENTS.schema)
 
 
 def check_integrity(

@@ -22,6 +22,7 @@ from trajlake.expectations.progress import SILENT, Progress
 from trajlake.expectations.tables import EVENTS
 from trajlake.reading.scan import SMALL_BYTES
 from trajlake.reading.tables import LakeTables, PartitionId
+from trajlake.sinks.actions import add_actions
 from trajlake.transforms.integrity.rows import rows_in_order
 
 _PLACE: Final = ["topic", "partition", "offset"]
@@ -72,7 +73,7 @@ class LedgerWalk:
         table = self._lake.delta("events")
         if table is None:
             return
-        files = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
+        files = add_actions(table).select(["path", "size_bytes"]).to_pylist()
         self._progress.stage("finding the ledger's rows", len(files), "files")
         for item in files:
             path = f"{self._lake.lake.table_path('events')}/{unquote(item['path'])}"
