@@ -164,11 +164,9 @@ class PartitionFold:
             called, done = called.union(ruled), {place: each for place, each in done.items() if place not in ruled}
         inline_max_bytes = self.rules.payload_inline_max_bytes
         for place, record in enumerate(records):
-            offset = record.offset
+            offset, append_us, key, value, headers = record
             if offset > assembler.offset + 1:
                 landing.holes.append(HoleRow(assembler.offset + 1, offset - 1, LogGap.HOLE))
-            value = record.value
-            headers = record.headers
             event = cuts = None
             if (
                 value is not None
@@ -189,7 +187,6 @@ class PartitionFold:
                     return False
                 self._settle(landing, record, judged)
                 continue
-            key = record.key
             run = runs.get(key) if key is not None else None
             if (
                 run is None
@@ -205,11 +202,11 @@ class PartitionFold:
                 self._settle(landing, record, judged)
                 continue
             if cuts:
-                refused = apply(event, offset, record.append_us, run.key, value, None, [*cuts])
+                refused = apply(event, offset, append_us, run.key, value, None, [*cuts])
             else:
-                refused = apply(event, offset, record.append_us, run.key, value)
+                refused = apply(event, offset, append_us, run.key, value)
             if refused is None:
-                accept(LedgerRow(offset, record.append_us, event, value, cuts or None))
+                accept(LedgerRow(offset, append_us, event, value, cuts or None))
             else:
                 self._quarantine(landing, record, refused)
         return True
