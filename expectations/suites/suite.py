@@ -65,7 +65,8 @@ class Expectation:
     def columns(self) -> tuple[str, ...]:
         """Columns that the rule names, those of its row condition left out."""
         named = [self.kwargs.get(key) for key in _COLUMN_KEYS]
-        named += [*(self.kwargs.get("column_list") or ()), *(self.kwargs.get("column_set") or ())]
+        listed = [self.kwargs.get(key) for key in ("column_list", "column_set")]
+        named += [name for names in listed if isinstance(names, list) for name in names]
         named += [value for key, value in self.kwargs.items() if key.endswith("_column")]
         return tuple(dict.fromkeys(name for name in named if isinstance(name, str)))
 
@@ -176,7 +177,9 @@ def _own_id(entry: Mapping[str, Any]) -> str | None:
 
 def _made_id(kind: str, kwargs: Mapping[str, Any]) -> str:
     short = next((kind.removeprefix(prefix) for prefix in _PREFIXES if kind.startswith(prefix)), kind)
-    columns = [kwargs[key] for key in _COLUMN_KEYS if key in kwargs] or kwargs.get("column_list") or ["table"]
+    columns = [kwargs[key] for key in _COLUMN_KEYS if key in kwargs] or kwargs.get("column_list")
+    if not isinstance(columns, list) or not columns:
+        columns = ["table"]
     return ".".join(["+".join(map(str, columns)), short])
 
 

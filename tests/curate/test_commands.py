@@ -52,7 +52,7 @@ def test_from_closed_runs_to_a_training_set_and_its_check(lab: Lab, tmp_path: Pa
     out = tmp_path / "sft"
     trajlake("export", "trl-sft", str(out), "--root", lab.lake.training_uri)
     assert json.loads(trajlake("manifest", "check", str(out), "--root", root, "--json"))["ok"]
-    (out / "data-00000.jsonl").write_text("{}")
+    (out / "data-00000.parquet").write_text("{}")
     trajlake("manifest", "check", str(out), "--root", root, code=1)
 
 

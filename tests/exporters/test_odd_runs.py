@@ -6,11 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.curate.lab import Lab
 from tests.exporters.test_exports import made
 from tests.landkit.events import Sent, event
+from trajlake.exporting.datafiles import ROW_GROUP_BYTES, ShardWriter
+from trajlake.exporting.export import Plan, export
+from trajlake.reading.training import TrainingZone
+from trajlake.transforms.exporters.format import Omission
+from trajlake.transforms.exporters.registry import FORMATS
 
 ANSWER, RESULT, SUMMARY = "model.responded", "tool.returned", "context.compacted"
 TRL = ("trl-sft", "trl-sft-messages", "trl-preference", "trl-prompt")
@@ -143,3 +149,30 @@ def test_atif_keeps_as_text_what_an_object_cannot_hold(lab: Lab, tmp_path: Path,
     [talk], _ = made(lab, tmp_path / "chat", "chat")
     assert talk["messages"][1]["tool_calls"][0]["function"]["arguments"] == text
     json.dumps(talk)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in FORMATS.items() if kind.schema is not None])
+def test_types_of_columns_do_not_depend_on_what_the_rows_hold(lab: Lab, tmp_path: Path, name: str) -> None:
+    """`datasets` guesses types of JSON lines from the first megabytes, and fails where a reward first comes later."""
+    kind = FORMATS[name]
+    lab.land([*told("plain", (ANSWER, {"message": "x"})), *told("alone", (ANSWER, {"message": "x"}), group_id="g")])
+    lab.curate()
+    manifest = export(TrainingZone(lab.lake), Plan(name), tmp_path / "plain")
+    assert kind.schema is not None
+    assert pq.read_schema(tmp_path / "plain" / manifest.files[0].name).equals(kind.schema)
+    tokens = {"prompt_token_ids": [1], "completion_token_ids": [2], "logprobs": [-0.5]}
+    seen = {"tool_call_id": "a", "content": "seen"}
+    parts = ((ANSWER, {"message": "x", "tool_calls": [call("a")]} | tokens), (RESULT, seen))
+    lab.land([one for n in (0, 1) for one in told(f"full-{n}", *parts, score=float(n), task_id="t", group_id="full")])
+    lab.curate()
+    rows = TrainingZone(lab.lake).scan("group_id = 'full'").collect().to_dicts()
+    found = [row for row in kind.rows(rows) if not isinstance(row, Omission)]
+    assert found
+    assert all(list(row.keys() ^ set(kind.schema.names)) == [] for row in found)
+
+
+def test_long_rows_are_written_in_small_groups(tmp_path: Path) -> None:
+    writer = ShardWriter(tmp_path, FORMATS["trl-sft"], 1000)
+    writer.write([{"tools": "x" * ROW_GROUP_BYTES}, {"tools": "y"}, {"tools": "z" * ROW_GROUP_BYTES}])
+    [entry] = writer.close()
+    assert (entry.rows, pq.ParquetFile(tmp_path / entry.name).num_row_groups) == (3, 2)

@@ -66,11 +66,20 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (V + "be_in_set", {**SET, "row_condition": {"type": "comparison", "column": {"name": "b"}, "operator": "<",
                                                 "parameter": True}}, "=="),
     (V + "be_in_set", {**SET, "row_condition": {"type": "and", "conditions": []}}, "nothing"),
+    (V + "be_in_set", {**SET, "row_condition": {"type": "and", "conditions": "t"}}, "another form"),
+    (V + "be_in_set", {**SET, "row_condition": {"type": "and", "conditions": 7}}, "another form"),
+    (V + "be_in_set", {**SET, "row_condition": {"type": "or", "conditions": [7]}}, "another form"),
+    (V + "be_in_set", {**SET, "row_condition": {"type": "nullity", "column": "t"}}, "another form"),
+    (PAIR + "be_equal", {"column_A": "t", "column_B": "u", "ignore_row_if": ["x"]}, "another form"),
+    ("expect_compound_columns_to_be_unique", {"column_list": 5}, "two or more"),
+    ("expect_compound_columns_to_be_unique", {"column_list": [{"a": 1}, "offset"]}, "no column"),
+    (V + "not_be_null", {"column": ["t"]}, "no column"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "kwargs", "reason"), REFUSED)
 def test_what_has_no_form_is_refused_by_name(kind: str, kwargs: dict[str, Any], reason: str) -> None:
+    suite_of([{"type": kind, "kwargs": kwargs}])  # One without an id of its own is read all the same.
     suite = suite_of([{"type": kind, "kwargs": kwargs, "meta": {"rule": "mine.own"}}])
     with pytest.raises(SuiteError, match=r"suite steps, rule mine\.own") as refused:
         compile_rule(suite.expectations[0], KINDS)

@@ -15,6 +15,8 @@ from trajlake.exporting.manifest import DataFileEntry
 from trajlake.transforms.exporters.format import ExportFormat
 
 ROW_GROUP_ROWS: Final = 10_000
+ROW_GROUP_BYTES: Final = 16 << 20
+"""Of its rows as JSON: what bounds memory where rows are long."""
 _LINE: Final = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -69,6 +71,7 @@ class ShardWriter:
         self._out: _Hashed | None = None
         self._parquet: pq.ParquetWriter | None = None
         self._held: list[dict[str, Any]] = []
+        self._held_bytes = 0
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         """Add rows in order. Raises `pa.ArrowInvalid` where one does not fit the format's schema."""
@@ -80,7 +83,8 @@ class ShardWriter:
                 self._out.write(orjson.dumps(row, option=_LINE))
             else:
                 self._held.append(row)
-                if len(self._held) >= ROW_GROUP_ROWS:
+                self._held_bytes += len(orjson.dumps(row))
+                if len(self._held) >= ROW_GROUP_ROWS or self._held_bytes >= ROW_GROUP_BYTES:
                     self._write_group()
             self._rows += 1
             if self._rows >= self._shard_rows:
@@ -108,7 +112,7 @@ class ShardWriter:
         assert self._parquet is not None
         if self._held:
             self._parquet.write_table(pa.Table.from_pylist(self._held, schema=self._kind.schema))
-        self._held = []
+        self._held, self._held_bytes = [], 0
 
     def _end(self) -> None:
         assert self._out is not None

@@ -18,10 +18,24 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
+import pyarrow as pa
 
 from trajlake.transforms.exporters.format import LeftOut, Run, answered
 
 Message = dict[str, Any]
+_TEXT: Final = pa.string()
+MESSAGES: Final = pa.list_(
+    pa.struct(
+        [
+            ("role", _TEXT), ("content", _TEXT), ("reasoning_content", _TEXT),
+            ("tool_calls", pa.list_(pa.struct(
+                [("id", _TEXT), ("type", _TEXT), ("function", pa.struct([("name", _TEXT), ("arguments", _TEXT)]))]
+            ))),
+            ("tool_call_id", _TEXT), ("name", _TEXT),
+        ]
+    )
+)  # fmt: skip
+"""Type of a column of messages, as `uniform` makes them."""
 _ROLES: Final = {"system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant"}
 REFERENCE: Final = "payload:sha256:"
 

@@ -11,6 +11,9 @@
 TRL tells formats apart by `messages`, `prompt`, `completion`, `chosen`, `rejected` (`trl.data_utils.is_conversational`
 and `apply_chat_template`); all other columns are ours. Arguments of calls are text as emitted, because a column of
 nested values would give each call the arguments of all others.
+
+The files are Parquet, because `datasets` guesses the types of JSON lines from the first megabytes of a file, and fails
+where a reward or a tool call comes for the first time behind them.
 """
 
 from __future__ import annotations
@@ -18,8 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from trajlake.transforms.exporters.format import ExportFormat, LeftOut, Made, Omission, Run, run_key, spread
 from trajlake.transforms.exporters.messages import (
+    MESSAGES,
     Conversation,
     Message,
     conversations,
@@ -151,10 +157,39 @@ def _prompt(runs: Sequence[Run]) -> Iterator[Made]:
         }
 
 
+def _schema(messages: tuple[str, ...], *others: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema([*((name, MESSAGES) for name in messages), ("tools", pa.string()), *others])
+
+
+_STR, _INT, _REAL = pa.string(), pa.int64(), pa.float64()
+_KEY = (("tenant_id", _STR), ("run_id", _STR), ("publication", _INT))
+_OF_RUN = (
+    *_KEY, ("segment", _INT), ("reward", _REAL), ("outcome_class", _STR), ("skill_name", _STR), ("model_name", _STR),
+    ("task_id", _STR),
+)  # fmt: skip
+_OF_GROUP = (("group_id", _STR), ("task_id", _STR), ("group_size", _INT))
+_OF_PAIR = (
+    ("score_chosen", _REAL), ("score_rejected", _REAL), *_OF_GROUP, ("chosen_run", pa.struct(_KEY)),
+    ("rejected_run", pa.struct(_KEY)),
+)  # fmt: skip
+_OF_ATTEMPT = (
+    ("reward", _REAL), *_OF_GROUP, ("attempt_id", _STR), ("group_has_spread", pa.bool_()),
+    ("outcome_class", _STR), *_KEY,
+)  # fmt: skip
 _CONSUMER = "TRL"
-SFT = ExportFormat("trl-sft", "prompt and completion with tools, for SFTTrainer", _CONSUMER, "run", _sft)
-SFT_MESSAGES = ExportFormat("trl-sft-messages", "whole conversations with tools", _CONSUMER, "run", _sft_messages)
+SFT = ExportFormat(
+    "trl-sft", "prompt and completion with tools, for SFTTrainer", _CONSUMER, "run", _sft,
+    _schema(("prompt", "completion"), *_OF_RUN),
+)  # fmt: skip
+SFT_MESSAGES = ExportFormat(
+    "trl-sft-messages", "whole conversations with tools", _CONSUMER, "run", _sft_messages,
+    _schema(("messages",), *_OF_RUN),
+)  # fmt: skip
 PREFERENCE = ExportFormat(
-    "trl-preference", "best against worst attempt of a group, for DPOTrainer", _CONSUMER, "group", _preference
-)
-PROMPT = ExportFormat("trl-prompt", "prompts with the reward of each attempt", _CONSUMER, "group", _prompt)
+    "trl-preference", "best against worst attempt of a group, for DPOTrainer", _CONSUMER, "group", _preference,
+    _schema(("prompt", "chosen", "rejected"), *_OF_PAIR),
+)  # fmt: skip
+PROMPT = ExportFormat(
+    "trl-prompt", "prompts with the reward of each attempt", _CONSUMER, "group", _prompt,
+    _schema(("prompt",), *_OF_ATTEMPT),
+)  # fmt: skip

@@ -63,7 +63,8 @@ def condition_columns(condition: Any) -> set[str]:
         return {found["column"]} if found else set()
     if not isinstance(condition, Mapping):
         return set()
-    named = {name for part in condition.get("conditions", ()) for name in condition_columns(part)}
+    parts = condition.get("conditions")
+    named = {name for part in (parts if isinstance(parts, list) else ()) for name in condition_columns(part)}
     own = condition.get("column")
     return named | ({own["name"]} if isinstance(own, Mapping) and isinstance(own.get("name"), str) else set())
 

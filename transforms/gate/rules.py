@@ -58,6 +58,10 @@ def compile_rule(expectation: Expectation, kinds: Kinds, *, landing: bool = True
         fails = _compile(expectation, kinds, landing=landing)
     except ValueError as error:
         raise SuiteError(expectation.suite, f"{expectation.type} {error}", expectation.rule_id) from None
+    except (TypeError, AttributeError, KeyError, RecursionError):
+        # A file that was written by hand, and not by Great Expectations, which lets no such argument through.
+        problem = f"{expectation.type} has an argument of another form than Great Expectations writes"
+        raise SuiteError(expectation.suite, problem, expectation.rule_id) from None
     read = {*expectation.columns, *condition_columns(expectation.kwargs.get("row_condition"))}
     return CompiledRule(expectation, fails, tuple(sorted(read)))
 
