@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from trajlake.expectations.decisions import PulledLever, TierCounts, TierEntry, VersionChange
-from trajlake.expectations.levers import LeverTable
+from trajlake.expectations.levers import Lever, LeverTable
 from trajlake.expectations.outcomes import HOUR_US, Decision, Position, SkillStats, Stratum, WindowStats
 from trajlake.transforms.levers.advice import decide
 from trajlake.transforms.levers.effects import effects
@@ -28,6 +28,8 @@ from trajlake.transforms.stats.quality import measure_quality
 
 WINDOW: Final = "30d"
 """Window that skills are judged and advised by."""
+WITHDRAWN_BELOW: Final = 1.0
+"""E-value below which a skill's runs speak against what was found, and advice on it is withdrawn."""
 _COMPONENTS: Final[tuple[Literal["prompt", "skill", "memory", "model"], ...]] = ("prompt", "skill", "memory", "model")
 
 
@@ -108,6 +110,8 @@ def judge(fleet: Fleet, facts: Facts, changed: set[str]) -> Verdicts:
                 supersedes=None if known is None else known.decision_id, table_versions=facts.table_versions,
             )
         )  # fmt: skip
+        if known is not None and _still_stands(known, made, found, stats):
+            continue
         if _is_news(made, known) and (known is not None or made.lever != "none" or _is_told(made, found)):
             decisions.append((subject, made))
     for cause in causes:
@@ -168,17 +172,33 @@ def _is_told(made: Decision, found: Assessment) -> bool:
     return found.state == State.DEGRADED or made.old_rule == "promote"
 
 
+def _still_stands(known: Decision, made: Decision, found: Assessment, stats: SkillStats) -> bool:
+    """Whether advice stays although the skill is not named any more.
+
+    An e-value that wavers about its threshold would give and withdraw advice by the hour. What was proven once stays so
+    (Ville's inequality is about the highest value) until nothing speaks for it, it expires, or a lever is pulled.
+    """
+    if known.lever == "none" or made.lever != "none" or known.flag is not None or made.as_of_us >= known.expires_us:
+        return False
+    if found.state == State.DEGRADED or any(each.pull.at_us > known.as_of_us for each in stats.pulled):
+        return False
+    if known.lever == Lever.MODEL_DOWN:
+        return found.state != State.WATCH
+    return found.e_value >= WITHDRAWN_BELOW
+
+
 def _is_news(made: Decision, known: Decision | None) -> bool:
     """Whether a decision says something else than the one before, or that one has expired or is in doubt."""
     if known is None:
         return True
-    same = (made.lever, made.target, made.old_rule, made.skills) == (
-        known.lever,
-        known.target,
-        known.old_rule,
-        known.skills,
-    )
-    return not same or known.flag is not None or made.as_of_us >= known.expires_us
+    if known.flag is not None or made.as_of_us >= known.expires_us:
+        return True
+    if (made.lever, made.target, made.skills) != (known.lever, known.target, known.skills):
+        return True
+    if made.lever == "none":
+        return made.old_rule != known.old_rule
+    # Advice that stands is not given anew for every two bad runs in a row; that the old rule agrees is told once.
+    return made.old_rule == "promote" != known.old_rule
 
 
 def _flagged(known: Decision, stats: SkillStats) -> Decision | None:
