@@ -50,7 +50,8 @@ class When(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
     opening: tuple[str, ...] = ()
     """Lower-case phrases with which the error message or the text begins."""
     says: tuple[str, ...] = ()
-    """Lower-case phrases, looked for in a short error message, or in a short text that the model did not write."""
+    """Lower-case phrases, looked for in a short error message, or in a short text that the model did not write.
+    ` … ` stands for anything between two parts."""
     notice: bool | None = None
     """The opening is a client's own notice: in an answer it counts even where nobody counted the tokens."""
     finish: tuple[str, ...] = ()

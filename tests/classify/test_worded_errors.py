@@ -91,3 +91,26 @@ def test_a_long_text_that_mentions_a_quota_is_no_notice() -> None:
 def test_reworded_errors_of_tools(wanted: str, evidence: dict[str, Any]) -> None:
     found = classify_step([StepEvidence(is_tool=True, is_error=True, **evidence)])
     assert found.outcome_class == wanted, found
+
+
+@pytest.mark.parametrize("end_state", ["failed", "truncated", "completed"])
+@pytest.mark.parametrize("text", [text for text in NOTICES if text != "APIError: 429"])
+def test_S5_the_same_exit_code_with_the_notice_of_a_spent_quota_is_no_failure_of_the_skill(
+    end_state: str, text: str
+) -> None:
+    found = classify_run(RunEvidence(end_state=end_state, success=False, exit_code=1, error_message=text))
+    assert (found.outcome_class, found.strength) == ("quota", "weak")
+
+
+def test_S5_a_step_that_tells_of_a_spent_quota_is_what_the_run_died_of() -> None:
+    step = classify_step([StepEvidence(error_message="HTTP 429: weekly quota exhausted")])
+    found = classify_run(
+        RunEvidence(end_state="failed", success=False, exit_code=1, last_failure=step, last_failure_step_id="s1")
+    )
+    assert (found.outcome_class, found.attributed_step_id) == ("quota", "s1")
+
+
+@pytest.mark.parametrize("text", ["the answer is wrong", "the answer about the usage limit is wrong", "3 of 429 tests"])
+def test_S2_an_error_that_only_mentions_such_words_stays_the_failure_it_is(text: str) -> None:
+    found = classify_run(RunEvidence(end_state="failed", success=False, output_tokens=30, error_message=text))
+    assert found.outcome_class == "quality_failure"

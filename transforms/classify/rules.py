@@ -46,7 +46,7 @@ class _Compiled(NamedTuple):
     flags: tuple[tuple[str, bool], ...]
     message: tuple[str, ...]
     opening: tuple[str, ...]
-    says: tuple[str, ...]
+    says: tuple[tuple[str, ...], ...]
 
 
 _FLAGS: Final = ("refused", "denied", "is_error", "tool_known", "arguments_valid", "exit_nonzero")
@@ -144,9 +144,20 @@ def _saying(index: _Index, view: View, text: str, best: _Compiled | None) -> _Co
     for rule in index.saying:
         if best is not None and best.rank < rule.rank:
             break
-        if any(phrase in text for phrase in rule.says) and _fits(rule, view):
+        if any(_says(text, phrase) for phrase in rule.says) and _fits(rule, view):
             return rule
     return best
+
+
+def _says(text: str, phrase: tuple[str, ...]) -> bool:
+    """Whether the parts of a phrase stand in a text, in this order."""
+    place = 0
+    for part in phrase:
+        found = text.find(part, place)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return True
 
 
 def _beginnings(text: str) -> tuple[str, ...]:
@@ -198,7 +209,7 @@ def _compile(rule: Rule, rank: int) -> _Compiled:
         tuple((name, wanted) for name in _FLAGS if (wanted := getattr(when, name)) is not None),
         when.message,
         when.opening,
-        when.says,
+        tuple(tuple(phrase.split(" … ")) for phrase in when.says),
     )
 
 
