@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
 from tests.levers.lakes import MONDAY, TENANT, decision, hours, lever_applied, run, write
@@ -15,6 +16,7 @@ from trajlake.cli import build
 from trajlake.expectations.decisions import PulledLever, Snapshot, Standing, TierCounts, TierEntry
 from trajlake.expectations.levers import shipped_levers
 from trajlake.expectations.outcomes import Decision
+from trajlake.reading.skills import standing_advice
 from trajlake.reading.tables import LakeTables
 from trajlake.reading.weeks import read_week
 from trajlake.sinks.lake import Lake
@@ -89,6 +91,20 @@ def test_decisions_list_shows_what_stands_beside_the_old_rule(lake: Path) -> Non
     assert line[1].split("\t")[3:5] == ["mail", "prompt"]
     assert "old_rule" in line[0]
     assert trajlake("decisions", "list", "--root", lake, "--skill", "nobody").stderr.startswith("no advice stands")
+
+
+def test_advice_on_a_common_cause_is_seen_beside_a_skill_that_gets_none_of_its_own(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    mine = replace(advice(), lever="none", old_rule="promote")
+    cause = replace(
+        mine, decision_id="c" * 64, lever="capacity", old_rule=None, skill_name=None, skills=["mail", "tidy"],
+        as_of_us=mine.as_of_us - 1,
+    )  # fmt: skip
+    write(tmp_path, "decisions", [decision(0, mine), decision(1, cause)])
+    found = standing_advice(LakeTables(Lake(str(tmp_path))), now)
+    assert [(found[TENANT, skill]["lever"], found[TENANT, skill]["old_rule"]) for skill in ("mail", "tidy")] == [
+        ("capacity", "promote"), ("capacity", None),
+    ]  # fmt: skip
 
 
 def test_decisions_show_has_the_evidence_and_what_was_rejected(lake: Path) -> None:

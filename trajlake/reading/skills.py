@@ -27,7 +27,7 @@ def standing_advice(lake: LakeTables, now: datetime, *, tenant: str | None = Non
     """The newest decision that concerns each skill and still stands: by (tenant, skill), as an object for JSON.
 
     What has expired by `now`, carries a flag or was superseded stands no longer. A skill's own decision goes before
-    one on a cause that it shares.
+    one on a cause that it shares, save one that advises nothing: of it only the old rule's word is kept.
     """
     rows = lake.frame("decisions")
     if tenant is not None:
@@ -47,7 +47,13 @@ def standing_advice(lake: LakeTables, now: datetime, *, tenant: str | None = Non
             own[row["tenant_id"], row["skill_name"]] = _advice(row)
         for skill in row["skills"] or ():
             shared[row["tenant_id"], skill] = _advice(row)
-    return {**shared, **own}
+    for place, advice in own.items():
+        common = shared.get(place)
+        if common is None or advice["lever"] != "none":
+            shared[place] = advice
+        else:
+            shared[place] = {**common, "old_rule": advice["old_rule"]}
+    return shared
 
 
 def skill_object(row: Mapping[str, Any], advice: Any) -> dict[str, Any]:
