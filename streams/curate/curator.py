@@ -49,7 +49,7 @@ from trajlake.streams.curate.standings import ROUND_RUNS, Standings
 from trajlake.streams.keeping.suppression import read_suppression
 from trajlake.transforms.curate.judging import judge
 from trajlake.transforms.curate.soundness import Reason
-from trajlake.transforms.curate.standing import RUN, prior_of, says_the_same
+from trajlake.transforms.curate.standing import RUN, prior_of, says_the_same, stay_rejected
 from trajlake.transforms.curate.steps import RUN_KEY
 from trajlake.transforms.curate.trajectories import assemble, build, in_contract
 from trajlake.transforms.curate.verdicts import Basis, Judgement, verdict_rows
@@ -356,6 +356,8 @@ class Curator:
             for one in judged:
                 one.reasons.append(Reason(Exclusion.REJECTED.value, f"operator:{task.decided_by}"))
                 one.held = False
+        elif task.prior is not None:
+            stay_rejected(judged, prior_of(task.prior, loaded.runs))
         self._scan(task, loaded, judged)
         checked = self._check(task, loaded, judged, number)
         kept, verdicts = self._changed(task, loaded, judged)
@@ -414,9 +416,10 @@ class Curator:
         if task.prior is None:
             return list(range(len(judged))), [one.verdict for one in judged]
         prior = prior_of(task.prior, loaded.runs)
-        # A fragment says nothing of the whole run that was published, and an operator rejects only what waits.
+        # A fragment says nothing of the whole run that was published, and an operator rejects only what waits, and what
+        # comes of it.
         started = loaded.runs.column("has_start").to_pylist()
-        rejected = task.cause is Cause.REJECT
+        rejected = [{r.code for r in one.reasons} == {Exclusion.REJECTED.value} for one in judged]
         again = task.cause in (Cause.POLICY, Cause.CONSENT)
         kept, verdicts = [], []
         for place, (one, before) in enumerate(zip(judged, prior, strict=True)):
@@ -426,7 +429,7 @@ class Curator:
                 and before["live"]
                 and verdict is Publication.REFUSED
                 and started[place]
-                and not rejected
+                and not (rejected[place] or task.cause is Cause.REJECT)
             ):
                 verdict = Publication.WITHDRAWN
             if again and before is not None and before["live"] and SCAN_CODES & {r.code for r in one.reasons}:

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.curate.lab import OPEN, Lab, policies, reward, shipped, story
+from tests.curate.lab import OPEN, Lab, lenient, policies, renumbered, reward, shipped, story, tick
 from tests.landkit.events import Sent, event
 from trajlake.expectations.reasons import Exclusion, PolicyReason
+from trajlake.expectations.suites.suite import read_suite
 from trajlake.streams.curate import standings
 from trajlake.streams.curate.curator import Limits
+from trajlake.streams.curate.rules import Rules
 from trajlake.transforms.policy.place import WritePlace
 
+NEVER = """{"name": "publication", "expectations": [{"type": "expect_column_mean_to_be_between",
+    "kwargs": {"column": "step_count", "max_value": 0}, "meta": {"rule": "batch.never"}}]}"""
 MARK = "canary-7f3a"
 """Stands in every text, id and name of the run that must not get in."""
 
@@ -134,6 +138,45 @@ def test_rejected_runs_stay_out_for_good(tmp_path: Path) -> None:
         list(lab.curator().release(done.publication, "kim"))
     assert lab.curate() == []
     assert_left_out(lab)
+
+
+@pytest.mark.parametrize("later", ["reward", "revision", "policies", "suite"])
+def test_what_was_rejected_stays_out_whatever_comes_later(tmp_path: Path, later: str) -> None:
+    lab = Lab(tmp_path / "lake", suite=shipped())
+    lab.land([*unfinished(24), *[one for n in range(8) for one in story(f"good-{n}")]])
+    [done] = lab.curate()
+    list(lab.curator().reject(done.publication, "kim"))
+    rejected = sorted({row["run_id"] for row in lab.rows("runs")} - set(lab.current()))
+    lab.rules = Rules(lab.rules.policies, lab.rules.suite if later == "policies" else lenient())
+    if later == "reward":
+        lab.land([reward(run, "late", 1.0) for run in rejected])
+    elif later == "revision":
+        lab.land([event("tool.returned", run, None, {"tool_call_id": f"{run}-0", "content": "late"}, id=f"{run}:late")
+                  for run in rejected])  # fmt: skip
+    elif later == "policies":
+        lab.rules = Rules(policies(OPEN + "deny:\n  - {id: x, reason: no, when: {skills: [other]}}\n"), lenient())
+    lab.curate()
+    assert len(rejected) == 24
+    assert set(lab.current()) == {f"good-{n}" for n in range(8)}
+    assert {lab.verdicts(run)[-1] for run in rejected if lab.verdicts(run)[-1][0] != "refused"} == set()
+    assert all(lab.verdicts(run)[-1][1] == ["rejected"] for run in rejected)
+
+
+def test_an_earlier_state_stays_published_where_a_later_one_was_rejected(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lake", suite=lenient())
+    run = story("run-a", steps=1)
+    lab.land([run[0], run[1], *(renumbered(one, -1) for one in run[3:])])
+    lab.curate()
+    assert set(lab.current()) == {"run-a"}
+    lab.rules = Rules(lab.rules.policies, read_suite(NEVER, "publication"))
+    lab.land([renumbered(run[2], 2), tick(idle_us=0)])
+    assert [(done.cause, done.held) for done in lab.curate()] == [("new", 1)]
+    list(lab.curator().reject(2, "kim"))
+    lab.land([reward("run-a", "late", 0.25)])
+    lab.rules = Rules(lab.rules.policies, lenient())
+    lab.curate()
+    assert [verdict for verdict, _ in lab.verdicts("run-a")] == ["published", "held", "refused"]
+    assert lab.current()["run-a"]["publication"] == 1
 
 
 def test_a_rule_may_settle_what_nobody_released(tmp_path: Path) -> None:

@@ -239,6 +239,14 @@ def test_two_exports_of_one_version_are_the_same_bytes(zone: Lab, tmp_path: Path
     assert all(entry.rows <= 3 for entry in first.files)
 
 
+WRONG = {
+    "reward": "not yes or no", "run_id": "not yes or no", "1": "not yes or no", "reward > 'a'": "does not fit",
+    "ended_at > '2026-01-01'": "write times as DATE", "max(reward) > 0.5": "many rows", "count(*) > 1": "many rows",
+    "row_number() over () = 1 and reward > 0": "many rows", "sum(reward) over (partition by task_id) > 1": "many rows",
+    "reward > (select 1)": "does not fit", "": "is no condition",
+}  # fmt: skip
+
+
 def test_a_condition_selects_and_a_wrong_one_says_what_there_is(zone: Lab, tmp_path: Path) -> None:
     _, manifest = made(zone, tmp_path / "out", "chat", where="reward >= 0.5 and task_id = 't2'")
     assert (manifest.runs, manifest.where) == (2, "reward >= 0.5 and task_id = 't2'")
@@ -246,6 +254,9 @@ def test_a_condition_selects_and_a_wrong_one_says_what_there_is(zone: Lab, tmp_p
         export(TrainingZone(zone.lake), Plan("chat", where="rewrd > 1"), tmp_path / "no")
     with pytest.raises(WhereError):
         export(TrainingZone(zone.lake), Plan("chat", where="reward >"), tmp_path / "no")
+    for wrong, why in WRONG.items():
+        with pytest.raises(WhereError, match=why):
+            export(TrainingZone(zone.lake), Plan("chat", where=wrong), tmp_path / "no")
     with pytest.raises(ExportError, match="no format named"):
         export(TrainingZone(zone.lake), Plan("csv"), tmp_path / "no")
     assert not (tmp_path / "no").exists()

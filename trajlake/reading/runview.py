@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import polars as pl
 
-from trajlake.expectations.tables import RUNS
 from trajlake.reading.onerun import RunNotFound, of_run, run_rows, steps_of, verdicts_on
 from trajlake.reading.tables import LakeTables
 from trajlake.reading.training import condition
@@ -14,15 +13,13 @@ from trajlake.transforms.curate.standing import STANDING_COLUMNS, standing
 
 RUN: Final = ["tenant_id", "run_id"]
 NOT_JUDGED: Final = "not judged"
-VERDICT_COLUMNS: Final = ("verdict", "reason_codes", "publication", "live")
-FILTERABLE: Final = (*RUNS.names, *VERDICT_COLUMNS)
 
 
 def runs_with_verdicts(lake: LakeTables, where: str | None = None) -> pl.LazyFrame:
     """The state that counts of each closed run, with `verdict` (`not judged` where there is none), `reason_codes`,
     `publication` and `live` (whether it is in the training zone). Raises `WhereError`."""
     joined = _with_verdicts(lake.current_runs(), lake.frame("curation"))
-    return joined if where is None else joined.filter(condition(where, FILTERABLE))
+    return joined if where is None else joined.filter(condition(where, joined.collect_schema()))
 
 
 def _with_verdicts(runs: pl.LazyFrame, curation: pl.LazyFrame) -> pl.LazyFrame:

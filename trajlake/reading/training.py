@@ -10,6 +10,7 @@ What is read needs access to the training zone alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -65,11 +66,14 @@ class TrainingZone:
             .agg(pl.col("publication", "withdrawn").sort_by("publication").last())
         )
         current = rows.join(newest.filter(~pl.col("withdrawn")), on=[*RUN, "publication"], how="semi")
-        return current if where is None else current.filter(condition(where))
+        return current if where is None else current.filter(condition(where, current.collect_schema()))
 
 
-def condition(where: str | pl.Expr, columns: tuple[str, ...] = TRAJECTORIES.names) -> pl.Expr:
-    """A condition as an expression of Polars. Raises `WhereError`."""
+def condition(where: str | pl.Expr, columns: Mapping[str, pl.DataType]) -> pl.Expr:
+    """A condition on a row as an expression of Polars. `columns`: those of the rows. Raises `WhereError`.
+
+    What asks about many rows (`max`, `count(*)`, `over`) is refused: its answer would depend on what else is selected.
+    """
     try:
         expression = pl.sql_expr(where) if isinstance(where, str) else where
         named = expression.meta.root_names()
@@ -78,7 +82,23 @@ def condition(where: str | pl.Expr, columns: tuple[str, ...] = TRAJECTORIES.name
     unknown = [name for name in named if name not in columns]
     if unknown:
         raise WhereError(f"there is no column {unknown[0]}; there are {', '.join(columns)}")
+    if isinstance(where, str):
+        _refuse_no_condition(where, expression, columns)
     return expression
+
+
+def _refuse_no_condition(where: str, expression: pl.Expr, columns: Mapping[str, pl.DataType]) -> None:
+    """Raise `WhereError` where an expression does not say yes or no of each row. It is tried on no rows."""
+    try:
+        said = pl.DataFrame(schema=dict(columns)).select(expression.alias("said"))["said"]
+    except (PolarsError, TypeError, ValueError) as error:
+        hint = "; write times as DATE '2026-01-31'" if "date" in str(error).lower() else ""
+        raise WhereError(f"{where!r} does not fit the columns: {str(error).splitlines()[0]}{hint}") from None
+    if said.dtype != pl.Boolean:
+        raise WhereError(f"{where!r} is no condition: it gives {said.dtype.base_type()}, and not yes or no")
+    asked = re.sub(r'"[^"]*"', "", str(expression))
+    if (len(said) and not expression.meta.is_literal()) or re.search(r"\.over\(|\blen\(\)", asked):
+        raise WhereError(f"{where!r} asks about many rows; a condition is on the columns of one")
 
 
 def training(

@@ -8,7 +8,8 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
-from trajlake.expectations.reasons import Publication
+from trajlake.expectations.reasons import Exclusion, Publication
+from trajlake.transforms.curate.soundness import Reason
 from trajlake.transforms.curate.verdicts import Judgement
 
 RUN: Final = ("tenant_id", "run_id")
@@ -43,6 +44,15 @@ def prior_of(stand: pl.DataFrame, runs: pa.Table) -> list[dict[str, Any] | None]
     known = {(row["tenant_id"], row["run_id"]): row for row in stand.iter_rows(named=True)}
     names = zip(runs.column("tenant_id").to_pylist(), runs.column("run_id").to_pylist(), strict=True)
     return [known.get(name) for name in names]
+
+
+def stay_rejected(judged: list[Judgement], prior: list[dict[str, Any] | None]) -> None:
+    """Whom an operator, or the rule in place of one, has rejected stays out, whatever comes later for the run."""
+    for one, before in zip(judged, prior, strict=True):
+        for reason in (before or {}).get("reasons") or ():
+            if reason["code"] == Exclusion.REJECTED.value:
+                one.reasons.append(Reason(reason["code"], reason["rule"]))
+                one.held = False
 
 
 def says_the_same(before: dict[str, Any], one: Judgement, verdict: Publication) -> bool:
