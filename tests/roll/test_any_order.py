@@ -20,7 +20,7 @@ from trajlake.expectations.outcomes import (
     RunVersions,
 )
 from trajlake.streams.roll.store import decode_value, encode_value
-from trajlake.transforms.rolling.bucket import Bucket, Counts, count_run
+from trajlake.transforms.rolling.bucket import Bucket, Counts, count_run, stratum_parts
 from trajlake.transforms.rolling.sequence import streak
 from trajlake.transforms.rolling.state import Head, SkillState, version_label
 
@@ -220,3 +220,10 @@ def test_old_runs_of_a_partition_that_comes_late_end_no_long_streak(order: tuple
         runs.append(ClosedRun(len(runs), RunOutcome(len(runs), f"r{place}", START_US + place, name)))
     batches = [OutcomeBatch("acme", "mail", "t", number, partitions[number]) for number in order]
     assert streak(applied(batches).head.sequence) == (200, START_US + 150)
+
+
+def test_tiers_and_families_with_bars_in_their_names_are_kept_apart() -> None:
+    counts = Counts()
+    for tier, family in (("a|b", "c"), ("a", "b|c")):
+        count_run(counts, RunOutcome(1, "r", START_US, "success", model_tier=tier, task_family=family), 1)
+    assert sorted(map(stratum_parts, counts.strata)) == [("a", "b|c"), ("a/b", "c")]

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from trajlake.expectations.outcomes import CLASSES, OPEN_CLASSES, RunOutcome
 from trajlake.expectations.taxonomy import SCORABLE, OutcomeClass
 from trajlake.transforms.rolling.sketch import bin_of
+from trajlake.transforms.stats.drops import stratum_of
 
 _PLACE: Final = {name: place for place, name in enumerate(CLASSES)}
 _UNKNOWN: Final = _PLACE[OutcomeClass.UNKNOWN.value]
@@ -62,7 +63,8 @@ def count_run(counts: Counts, run: RunOutcome, sign: int) -> None:
     counts.input_tokens += sign * (run.input_tokens or 0)
     counts.output_tokens += sign * (run.output_tokens or 0)
     price = run.cost_nano_usd
-    stratum = counts.strata.setdefault(f"{run.model_tier or ''}|{run.task_family or ''}", [0, 0, 0, 0, 0])
+    key = stratum_of(run.model_tier, run.task_family)
+    stratum = counts.strata.setdefault(key, [0, 0, 0, 0, 0])
     if name in SCORED:
         stratum[0 if name == SUCCESS else 1] += sign
     elif name in _OPEN:
@@ -74,7 +76,7 @@ def count_run(counts: Counts, run: RunOutcome, sign: int) -> None:
         stratum[4] += sign * price
         _bump(counts.cost, bin_of(price), sign)
     if not any(stratum):
-        del counts.strata[f"{run.model_tier or ''}|{run.task_family or ''}"]
+        del counts.strata[key]
     if run.latency_us is not None:
         _bump(counts.latency, bin_of(run.latency_us), sign)
     if name != SUCCESS:

@@ -114,8 +114,8 @@ def new_drops() -> Drops:
 
 
 def stratum_of(model_tier: str | None, task_family: str | None) -> str:
-    """Name of the stratum that a run belongs to."""
-    return f"{model_tier or ''}|{task_family or ''}"
+    """Name of the stratum that a run belongs to; a bar in the tier's name becomes a slash."""
+    return f"{(model_tier or '').replace('|', '/')}|{task_family or ''}"
 
 
 def observe(drops: Drops, hour: int, stratum: str, successes: int, failures: int) -> bool:
