@@ -46,9 +46,10 @@ def classified_by(table: RuleTable) -> Iterator[str]:
         "BY_ID": {rule.id: rule for rule in table.rule},
         "DEFAULTS": {default.id: default for default in table.default},
     }
-    for module in (rules, classifier):
-        for name, value in compiled.items():
-            put(module, name, value)
+    view = import_module("trajlake.transforms.classify.view")
+    for module in (rules, classifier, view):
+        for name in compiled.keys() & vars(module).keys():
+            put(module, name, compiled[name])
     put(rules, "_STRONG", rules._by_speaker("strong", 0))
     put(rules, "_WEAK", rules._by_speaker("weak", rules._WEAK_ORDER))
     put(classifier, "_ROWS", classifier._compile_rows())
