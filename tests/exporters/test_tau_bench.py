@@ -6,8 +6,8 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-import orjson
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from tests.curate.lab import Lab
@@ -78,7 +78,7 @@ def test_a_summary_by_task_equals_the_one_computed_from_the_file(published: Lab,
 
 def test_messages_are_those_of_the_file(published: Lab, file: Path, tmp_path: Path) -> None:
     manifest = export(TrainingZone(published.lake), Plan("trl-sft-messages"), tmp_path / "out")
-    rows = [orjson.loads(line) for line in (tmp_path / "out" / manifest.files[0].name).read_bytes().splitlines()]
+    rows = pq.read_table(tmp_path / "out" / manifest.files[0].name).to_pylist()
     exported = sorted(_talk(row["messages"]) for row in rows)
     assert exported == sorted(_talk(trial["traj"]) for trial in json.loads(file.read_bytes()))
 
@@ -91,7 +91,7 @@ def test_preference_pairs_exist_for_exactly_the_tasks_with_both_results(
     published: Lab, file: Path, tmp_path: Path
 ) -> None:
     manifest = export(TrainingZone(published.lake), Plan("trl-preference", group_by="task"), tmp_path / "out")
-    rows = [orjson.loads(line) for line in (tmp_path / "out" / manifest.files[0].name).read_bytes().splitlines()]
+    rows = pq.read_table(tmp_path / "out" / manifest.files[0].name).to_pylist()
     mixed = {task for task, rewards in in_the_file(file).items() if len(set(rewards)) > 1}
     differing = manifest.left_out.get("prompts_differ", 0)
     assert {row["task_id"] for row in rows} <= mixed
