@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.landkit.terminal import Terminal
+
 TOPIC = "agent.audit.v1"
 
 
@@ -159,3 +161,18 @@ def test_commands_that_read_tables_import_nothing_that_they_do_not_need(words: s
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("HEAVY []\n")
+
+
+def test_what_a_terminal_would_obey_is_shown_and_not_obeyed(make_rows: Any, trajlake: Any, tmp_path: Path) -> None:
+    """In a pipe as well, since it may end in a terminal."""
+    rows = make_rows()
+    rows.whole_run(0, "run\x1b[31m-a\u202e\x07")
+    rows.write(tmp_path / "lake")
+    command = [sys.executable, "-m", "trajlake", "runs", "--root", str(tmp_path / "lake")]
+    with Terminal(command, width=200) as terminal:
+        assert terminal.finish() == 0
+    for shown in (terminal.written, trajlake("runs", "--root", "lake").stdout):
+        assert "run␛[31m-a⟨U+202E⟩␇" in shown
+        assert "\x1b[31m" not in shown
+    found = json.loads(trajlake("runs", "--root", "lake", "--json").stdout)
+    assert found[0]["run_id"] == "run\x1b[31m-a\u202e\x07"

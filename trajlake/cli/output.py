@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from trajlake.reading.text import clean
+
 _FOLD_CHARS = 24
 """Longer words are folded in a table."""
 _GAP_CHARS = 2
@@ -103,7 +105,7 @@ def _shown(cell: Any) -> str:
         return "-"
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+    return f"{cell:,}" if isinstance(cell, int) else clean(cell)
 
 
 def note(message: str) -> None:
@@ -121,9 +123,10 @@ def fail(message: str, code: int = 1) -> NoReturn:
 def one_line(value: object, limit: int | None = MAX_ERROR_CHARS) -> str:
     """The text of a value or error in one line: white space collapsed, cut at `limit` characters.
 
+    What a terminal would obey or not show is made visible, in a pipe as well: it may end in one. JSON has it exactly.
     An error without a message, or one whose message is only a key, is shown with its type.
     """
-    text = " ".join(str(value).split())
+    text = clean(" ".join(str(value).split()))
     if isinstance(value, BaseException) and (not text or isinstance(value, KeyError)):
         text = f"{type(value).__name__}: {text}" if text else type(value).__name__
     if limit is not None and len(text) > limit:
