@@ -8,6 +8,7 @@ stored row names the table that judged it.
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from functools import cache
 from importlib import resources
@@ -41,7 +42,8 @@ class When(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, 
     names: tuple[str, ...] = ()
     """Error types, provider codes or stop conditions; compared by `normal_name`."""
     words: tuple[str, ...] = ()
-    """Parts of such names in normal form: `ratelimit` fits `RateLimitExceededError` and `user_rate_limit`."""
+    """What such names have from the beginning of a word on, in normal form: `ratelimit` fits `RateLimitExceededError`
+    and `user_rate_limit`, and not `MigrateLimitError`."""
     statuses: tuple[int, ...] = ()
     status_from: int | None = None
     status_to: int | None = None
@@ -138,6 +140,7 @@ class RuleTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     default: tuple[Default, ...]
 
 
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|[0-9]+")
 _KEEP: Final = str.maketrans("", "", "".join(chr(c) for c in range(128) if not chr(c).isalnum()))
 
 
@@ -147,10 +150,26 @@ def normal_name(name: str) -> str:
     `litellm.RateLimitError`, `rate_limit_error` and `com.example#RateLimitError` all give `ratelimiterror`; so does
     `RateLimitError: wait a minute`.
     """
+    return _own(name).translate(_KEEP).lower()
+
+
+def name_ends(name: str) -> tuple[str, ...]:
+    """What words of a rule are compared with: the normal name from each beginning of a word in it on.
+
+    `FileNotFoundError` gives four, so `underr` is no part of it. A name that is one word gives all its ends.
+    """
+    words = [word.lower() for word in _WORD.findall(_own(name))]
+    whole = normal_name(name)
+    if len(words) < 2 or "".join(words) != whole:
+        return tuple(whole[place:] for place in range(len(whole)))
+    return tuple("".join(words[place:]) for place in range(len(words)))
+
+
+def _own(name: str) -> str:
     name = name.partition(": ")[0] or name
     for separator in (".", "#", ":", "/"):
         name = name.rpartition(separator)[2] or name
-    return name.translate(_KEEP).lower()
+    return name
 
 
 @cache

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +116,42 @@ def test_S5_a_step_that_tells_of_a_spent_quota_is_what_the_run_died_of() -> None
 def test_S2_an_error_that_only_mentions_such_words_stays_the_failure_it_is(text: str) -> None:
     found = classify_run(RunEvidence(end_state="failed", success=False, output_tokens=30, error_message=text))
     assert found.outcome_class == "quality_failure"
+
+
+OUTSIDE = re.compile(r"Connection|Pipe|Timeout|gaierror|herror|URLError|Disconnected")
+"""Python's own exceptions whose name says that something outside the tool went wrong."""
+
+
+def test_an_exception_of_python_is_taken_for_trouble_outside_only_where_its_name_says_so() -> None:
+    """Parts of names count where words begin: `FileNotFoundError` has no `UND_ERR` in it."""
+    modules = (
+        "builtins",
+        "http.client",
+        "urllib.error",
+        "socket",
+        "subprocess",
+        "sqlite3",
+        "json",
+        "zipfile",
+        "shutil",
+    )
+    names = {
+        name
+        for module in map(importlib.import_module, modules)
+        for name, each in vars(module).items()
+        if isinstance(each, type) and issubclass(each, Exception) and not OUTSIDE.search(name)
+    }
+    names |= {"ObserverError", "RecordNotFoundError", "GenerateLimitError", "BackgroundError", "CarboneConnexionError"}
+    assert len(names) > 60
+    bases = {}
+    for name in sorted(names):
+        found = classify_step([StepEvidence(is_tool=True, is_error=True, error_type=name)])
+        if found.basis.endswith("_words"):
+            bases[name] = found.basis
+    assert bases == {}
+
+
+@pytest.mark.parametrize("name", ["UND_ERR_SOCKET", "UndErrSocket", "econnreset", "NodeECONNRESETError"])
+def test_a_word_counts_in_any_spelling_of_a_name(name: str) -> None:
+    found = classify_step([StepEvidence(is_tool=True, is_error=True, error_type=name)])
+    assert (found.outcome_class, found.failure_kind) == ("tool_fault", "network"), found

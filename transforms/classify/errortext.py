@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from trajlake.expectations.failure_rules import normal_name
-
 HEAD_CHARS = 600
 """Characters of a text that are looked at."""
 
@@ -17,7 +15,7 @@ MAX_NAMES = 8
 
 
 class Told(NamedTuple):
-    """What a text says: HTTP status (400–599) or None, and the error's names in normal form."""
+    """What a text says: HTTP status (400–599) or None, and the error's names as they stand there."""
 
     status: int | None
     names: tuple[str, ...]
@@ -72,21 +70,21 @@ def read_error(text: str, *, strict: bool) -> Told | None:
     head = text[:HEAD_CHARS].lstrip()
     names, said = _exceptions(head, dotted=strict)
     if not strict:
-        names += [normal_name(name) for name in _first_groups(_WITHIN.search(head))]
+        names += _first_groups(_WITHIN.search(head))
     status = _status(said, strict=strict and not names)
     if status is None and not names and not strict and _NAME_ALONE.fullmatch(head.rstrip()):
-        return Told(None, (normal_name(head.rstrip()),))
+        return Told(None, (head.rstrip(),))
     if status is None and not names and not (_AWS.match(head) or _BODY.match(head)):
-        names = [normal_name(name) for name in _GRPC.findall(head)[:1]]
+        names = _GRPC.findall(head)[:1]
         if not names and (strict or not _OBJECT.match(head)):
             return None
-    names += [normal_name(name) for name in _AWS.findall(head)[:1]]
+    names += _AWS.findall(head)[:1]
     for member in _MEMBER.findall(head)[:MAX_NAMES]:
         if member.isdigit():
             if status is None and len(member) == 3 and member[0] in "45":
                 status = int(member)
         elif member.lower() not in _SAY_NOTHING:
-            names.append(normal_name(member))
+            names.append(member)
     if status is None and not names:
         return None
     return Told(status, tuple(dict.fromkeys(names)))
@@ -100,7 +98,7 @@ def _exceptions(head: str, *, dotted: bool) -> tuple[list[str], str]:
     while len(names) < MAX_NAMES and (found := _EXCEPTION.match(head, place)) is not None:
         if not found[1] and not names and dotted:
             break
-        names.append(normal_name(found[2]))
+        names.append(found[2])
         place = found.end()
     return names, head[place:]
 

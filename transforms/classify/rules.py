@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from trajlake.expectations.failure_rules import TEXT_PREFIX, Default, Rule, normal_name, rule_table
 from trajlake.transforms.classify.errortext import read_error
-from trajlake.transforms.classify.view import View, failure_view
+from trajlake.transforms.classify.view import View, failure_view, name_has
 
 SAYING_CHARS: Final = 200
 """Longest text in which phrases are looked for anywhere (`says`): a longer one is about more than an error."""
@@ -87,7 +87,7 @@ def judge_text(view: View, message: str | None, content: str | None, *, strict: 
         told = read_error(text, strict=only_shaped)
         if told is not None:
             as_error = failure_view(view.by, (), told.status, text)
-            as_error.names = told.names
+            as_error.names, as_error.written = tuple(map(normal_name, told.names)), told.names
             as_error.refused = told.status is None or told.status < 500
             found = _first(_STRONG[view.by], as_error)
             if found is not None:
@@ -173,7 +173,7 @@ def _fits(rule: _Compiled, view: View) -> bool:
     """Whether every key of a rule holds. Opening phrases are the caller's to compare."""
     if rule.names and rule.names.isdisjoint(view.names):
         return False
-    if rule.words and not any(word in name for name in view.names for word in rule.words):
+    if rule.words and not name_has(view, rule.words):
         return False
     if rule.statuses and view.status not in rule.statuses:
         return False

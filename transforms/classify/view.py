@@ -9,12 +9,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from trajlake.expectations.failure_rules import normal_name, rule_table
+from trajlake.expectations.failure_rules import name_ends, normal_name, rule_table
 
 MESSAGE_CHARS: Final = 300
 """Characters of an error message in which phrases are looked for: what is behind may be the request, echoed."""
 
 _normal = lru_cache(maxsize=4096)(normal_name)
+_ends = lru_cache(maxsize=4096)(name_ends)
 
 _SIGNALS: Final = {
     "1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "6": "SIGABRT", "7": "SIGBUS", "9": "SIGKILL", "11": "SIGSEGV",
@@ -31,6 +32,8 @@ class View(Struct, gc=False):
 
     by: str
     names: tuple[str, ...]
+    written: tuple[str, ...]
+    """The names as they were given."""
     status: int | None
     message: str
     finish: str | None
@@ -59,7 +62,8 @@ def failure_view(
     arguments_valid: bool | None = None,
 ) -> View:
     """See evidence as rules compare it. A status below 400 and an exit code of 0 are no failure."""
-    given = tuple(normal for name in names if name and (normal := _normal(name)))
+    written = tuple(name for name in names if name and _normal(name))
+    given = tuple(map(_normal, written))
     if status is not None and not 400 <= status <= 599:
         status = None
     if status is None:
@@ -73,13 +77,19 @@ def failure_view(
     error = is_error or status is not None
     finish_name = _normal(finish) if finish else None
     return View(
-        by, given, status, message[:MESSAGE_CHARS].lower() if message else "", finish_name, exits, denied, is_error,
+        by, given, written, status, message[:MESSAGE_CHARS].lower() if message else "", finish_name, exits, denied,
+        is_error,
         tool_known if error else None,
         arguments_valid if error else None,
         bool(exits),
         bool(given) if status is None else status < 500,
         error or denied or bool(exits) or bool(message) or finish_name in FINISH_NAMES,
     )  # fmt: skip
+
+
+def name_has(view: View, words: tuple[str, ...]) -> bool:
+    """Whether a name has one of the words of a rule, from the beginning of a word on."""
+    return any(end.startswith(words) for name in view.written for end in _ends(name))
 
 
 def _signal(name: str) -> str:
