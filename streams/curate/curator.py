@@ -19,14 +19,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import polars as pl
 import pyarrow as pa
 
 from trajlake.expectations.progress import SILENT, Progress
-from trajlake.expectations.reasons import Cause, Exclusion, Publication
-from trajlake.expectations.tables import CURATION
+from trajlake.expectations.reasons import Cause, Publication
+from trajlake.expectations.tables import CURATION, RUNS
 from trajlake.sinks.deltalog import Advance
 from trajlake.sinks.errors import Fenced, FileGone, SinkError, StaleWriter
 from trajlake.sinks.lake import Lake
@@ -40,23 +40,22 @@ from trajlake.streams.curate.commit import (
     Effects,
     offsets_app,
 )
+from trajlake.streams.curate.deciding import PROGRAM, Task, check, heed_cause, news
 from trajlake.streams.curate.files import LOWEST
 from trajlake.streams.curate.revision import code_revision
-from trajlake.streams.curate.rules import BatchVerdict, Memory, Rules, check_batch, write_checkpoint
+from trajlake.streams.curate.rules import Memory, Rules, write_checkpoint
 from trajlake.streams.curate.scanning import SCAN_CODES, deep_scan
 from trajlake.streams.curate.source import TooMuch
 from trajlake.streams.curate.standings import ROUND_RUNS, Standings
 from trajlake.streams.keeping.suppression import read_suppression
 from trajlake.transforms.curate.judging import judge
-from trajlake.transforms.curate.soundness import Reason
-from trajlake.transforms.curate.standing import RUN, prior_of, says_the_same, stay_rejected
+from trajlake.transforms.curate.standing import RUN
 from trajlake.transforms.curate.steps import RUN_KEY
 from trajlake.transforms.curate.trajectories import assemble, build, in_contract
-from trajlake.transforms.curate.verdicts import Basis, Judgement, verdict_rows
+from trajlake.transforms.curate.verdicts import Basis, verdict_rows
 from trajlake.transforms.gate.batchframe import batch_frame
 from trajlake.transforms.landing.suppression import NO_SUPPRESSION
 
-PROGRAM: Final = "curate"
 BEGINNINGS: Final = 20
 """How often a pass begins anew because the tables changed under it."""
 
@@ -87,17 +86,6 @@ class Done:
     report: str
     """Where the report that people read lies."""
     reasons: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Task:
-    """Runs to be judged for one cause. `prior`: where they stand so far, by run; None where that need not be known."""
-
-    keys: pl.DataFrame
-    cause: Cause
-    decided_by: str = PROGRAM
-    prior: pl.DataFrame | None = None
-    advances: tuple[Advance, ...] = ()
 
 
 class Curator:
@@ -227,7 +215,7 @@ class Curator:
             fresh = self._beyond(found, "runs").sort("topic", "partition", "offset")
             newest = fresh.unique([*RUN_KEY, "first_offset"], keep="last", maintain_order=True)
             for keys in in_batches(newest, self.limits.batch_steps):
-                yield from self._judge(_Task(keys, Cause.NEW, prior=self._stands.before_revision(keys)), "runs")
+                yield from self._judge(Task(keys, Cause.NEW, prior=self._stands.before_revision(keys)), "runs")
                 self._progress.advance(len(keys))
             read += len(found)
             self._progress.reach(read)
@@ -310,10 +298,10 @@ class Curator:
         known = self._with_times(stand)
         self._progress.stage(text, len(known), "runs")
         for keys in in_batches(known, self.limits.batch_steps):
-            yield from self._judge(_Task(keys, cause, decided_by, stand), "")
+            yield from self._judge(Task(keys, cause, decided_by, stand), "")
             self._progress.advance(len(keys))
 
-    def _judge(self, task: _Task, source: str) -> Iterator[Done]:
+    def _judge(self, task: Task, source: str) -> Iterator[Done]:
         """Judge, decide, and let it take effect. A batch that is too large is judged in halves."""
         keys = self._unerased(task.keys)
         if keys.is_empty():
@@ -325,7 +313,7 @@ class Curator:
         except TooMuch:
             if len(keys) > 1:
                 for part in halves(keys):
-                    yield from self._judge(_Task(part, task.cause, task.decided_by, task.prior), source)
+                    yield from self._judge(Task(part, task.cause, task.decided_by, task.prior), source)
                 return
             loaded = self._load_one(keys)
         yield from self._decide(task, loaded, source)
@@ -337,7 +325,7 @@ class Curator:
         except TooMuch:
             return self._reader.load_bare(keys)
 
-    def _decide(self, task: _Task, loaded: Loaded, source: str) -> Iterator[Done]:
+    def _decide(self, task: Task, loaded: Loaded, source: str) -> Iterator[Done]:
         now = self._clock()
         number = max(0, self._effects.curation.at(APP)) + 1
         subjects = sorted({s for s in loaded.runs.column("subject_id").to_pylist() if s is not None})
@@ -345,22 +333,10 @@ class Curator:
             loaded.runs, loaded.steps, loaded.rewards, loaded.members, loaded.scores, self.rules.policies,
             self._reader.consents_of(subjects), now, self.rules.place,
         )  # fmt: skip
-        if loaded.bare:
-            own = [r for r in judged[0].reasons if r.code != Exclusion.STEPS_MISSING.value]
-            judged[0].reasons = [Reason(Exclusion.TOO_LARGE.value, "curate_run_max_bytes"), *own]
-        if task.cause is Cause.RELEASE:
-            for one in judged:
-                # The operator has looked at what row rules said.
-                one.reasons = [reason for reason in one.reasons if reason.code != Exclusion.ROW_RULE.value]
-        if task.cause is Cause.REJECT:
-            for one in judged:
-                one.reasons.append(Reason(Exclusion.REJECTED.value, f"operator:{task.decided_by}"))
-                one.held = False
-        elif task.prior is not None:
-            stay_rejected(judged, prior_of(task.prior, loaded.runs))
-        self._scan(task, loaded, judged)
-        checked = self._check(task, loaded, judged, number)
-        kept, verdicts = self._changed(task, loaded, judged)
+        heed_cause(task, loaded, judged)
+        deep_scan(self.rules.scanner, loaded, judged, task.before(loaded), task.cause)
+        checked = check(task, loaded, judged, self.rules.suite, self._memory, number)
+        kept, verdicts = news(task, loaded, judged)
         advances = self._advances(task.keys, source) if source else []
         basis = Basis(
             number, task.cause, task.decided_by, now, self.rules.policies.revision, self.rules.suite.revision,
@@ -378,73 +354,6 @@ class Curator:
             write_checkpoint(self.lake, number, now, checked)
         self._effects.decide(rows, number, advances)
         yield self._publish(loaded, kept, verdicts, rows, number, task.cause)
-
-    def _scan(self, task: _Task, loaded: Loaded, judged: list[Judgement]) -> None:
-        """The deep scan of what would be published, where policies ask for it."""
-        never: list[dict[str, Any] | None] = [None] * len(judged)
-        prior = never if task.prior is None else prior_of(task.prior, loaded.runs)
-        deep_scan(self.rules.scanner, loaded, judged, prior, task.cause)
-
-    def _check(self, task: _Task, loaded: Loaded, judged: list[Judgement], number: int) -> BatchVerdict | None:
-        """The checkpoint on what would be published; those that it holds back get its reasons."""
-        passing = [place for place, one in enumerate(judged) if not one.reasons]
-        if not passing or task.cause in (Cause.RELEASE, Cause.REJECT):
-            return None
-        if task.prior is not None and task.cause is not Cause.NEW:
-            # What is published already was let in as part of its own batch.
-            live = [before is not None and bool(before["live"]) for before in prior_of(task.prior, loaded.runs)]
-            passing = [place for place in passing if not live[place]]
-            if not passing:
-                return None
-        excluded: dict[str, int] = {}
-        outcomes = loaded.runs.column("outcome_class").to_pylist()
-        for place, one in enumerate(judged):
-            if one.reasons:
-                excluded[outcomes[place]] = excluded.get(outcomes[place], 0) + 1
-        frame = _frame(loaded.runs.take(pa.array(passing)))
-        found, _ = check_batch(
-            frame, _frame(loaded.rewards), self.rules.suite, self._memory.before(number), excluded, str(number)
-        )
-        for place, reasons in zip(passing, found.held, strict=True):
-            if reasons:
-                judged[place].reasons, judged[place].held = reasons, True
-        return found
-
-    def _changed(self, task: _Task, loaded: Loaded, judged: list[Judgement]) -> tuple[list[int], list[Publication]]:
-        """Places of the runs whose verdict is news, and the verdicts: a run that is published and may be so no longer
-        is withdrawn."""
-        if task.prior is None:
-            return list(range(len(judged))), [one.verdict for one in judged]
-        prior = prior_of(task.prior, loaded.runs)
-        # A fragment says nothing of the whole run that was published, and an operator rejects only what waits, and what
-        # comes of it.
-        started = loaded.runs.column("has_start").to_pylist()
-        rejected = [{r.code for r in one.reasons} == {Exclusion.REJECTED.value} for one in judged]
-        again = task.cause in (Cause.POLICY, Cause.CONSENT)
-        kept, verdicts = [], []
-        for place, (one, before) in enumerate(zip(judged, prior, strict=True)):
-            verdict = one.verdict
-            if (
-                before is not None
-                and before["live"]
-                and verdict is Publication.REFUSED
-                and started[place]
-                and not (rejected[place] or task.cause is Cause.REJECT)
-            ):
-                verdict = Publication.WITHDRAWN
-            if again and before is not None and before["live"] and SCAN_CODES & {r.code for r in one.reasons}:
-                # It holds what is in the training zone already, which may not wait there.
-                verdict = Publication.WITHDRAWN
-            if before is not None and again:
-                waits = before["verdict"] == Publication.HELD.value and verdict is not Publication.REFUSED
-                if (waits and verdict is not Publication.WITHDRAWN) or says_the_same(before, one, verdict):
-                    continue
-            unrewarded = task.cause is Cause.REWARD and verdict is not Publication.PUBLISHED
-            if before is not None and unrewarded and says_the_same(before, one, verdict):
-                continue
-            kept.append(place)
-            verdicts.append(verdict)
-        return kept, verdicts
 
     def _publish(
         self, loaded: Loaded, kept: list[int], verdicts: list[Publication], rows: pa.Table, number: int, cause: Cause
@@ -514,7 +423,7 @@ class Curator:
         """Keys of runs from rows of `curation`, with what `runs` knows of their times and sizes."""
         keys = rows.select(*RUN_KEY, "offset").unique()
         if keys.is_empty():
-            return pl.DataFrame(schema=_key_schema())
+            return pl.DataFrame(schema=pl.Schema(pa.schema([RUNS.schema.field(name) for name in KEY_COLUMNS])))
         wanted = keys.select(*RUN_KEY, pl.col("offset").alias("low"), pl.col("offset").alias("high"))
         found = self._reader.runs.rows_of(wanted, KEY_COLUMNS, pl.col("offset") == pl.col("high"))
         frame = _frame(found).unique([*RUN_KEY, "offset"], keep="first")
@@ -527,13 +436,6 @@ class Curator:
             self._memory.note_revisions(self.rules.revisions)
             return False
         return self._memory.revisions() != self.rules.revisions
-
-
-def _key_schema() -> dict[str, Any]:
-    from trajlake.expectations.tables import RUNS
-
-    empty = pa.schema([RUNS.schema.field(name) for name in KEY_COLUMNS]).empty_table()
-    return dict(pl.DataFrame(pl.from_arrow(empty)).schema)
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:
