@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.figures import Figure, show
+from bench.processes import cpu_s, wait_until_ready
 
 RATE = 2_000
 SKILLS = 500
@@ -37,10 +38,10 @@ def main() -> None:
         ensure_roll_topics(_settings(servers, root))
         workers = [_start("land", servers, root), _start("roll", servers, root)]
         try:
-            _wait_until_ready()
+            wait_until_ready("http://127.0.0.1:18790/ready")
             subprocess.run([sys.executable, "-m", "bench.rolling", "produce", servers], check=True, timeout=300)
             told = _read_told(servers, root)
-            cpu = {name: _cpu_s(worker.pid) for name, worker in zip(("land", "roll"), workers, strict=True)}
+            cpu = {name: cpu_s(worker.pid) for name, worker in zip(("land", "roll"), workers, strict=True)}
         finally:
             for worker in workers:
                 worker.send_signal(signal.SIGTERM)
@@ -107,21 +108,6 @@ def _produce(servers: str) -> None:
     print(json.dumps({"runs_per_s": total / (time.perf_counter() - started)}), file=sys.stderr)
 
 
-def _wait_until_ready(deadline_s: float = 90.0) -> None:
-    from urllib.request import urlopen
-
-    until = time.monotonic() + deadline_s
-    while True:
-        try:
-            with urlopen("http://127.0.0.1:18790/ready", timeout=2) as answer:
-                if json.load(answer)["ready"]:
-                    return
-        except OSError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(0.2)
-
-
 def _read_told(servers: str, root: str, deadline_s: float = 60.0) -> dict[tuple[str, int], list[tuple[int, int]]]:
     """Statistics as they were told, until they hold all runs or the time is over: (skill, partition) -> [(offset,
     broker's time in ms)]."""
@@ -151,13 +137,6 @@ def _read_told(servers: str, root: str, deadline_s: float = 60.0) -> dict[tuple[
                     told[stats.skill_name, place["partition"]].append((place["offset"], message.timestamp()[1]))
     consumer.close()
     return told
-
-
-def _cpu_s(pid: int) -> float:
-    import psutil
-
-    used = psutil.Process(pid).cpu_times()
-    return round(used.user + used.system, 1)
 
 
 def _report(servers: str, root: str, told: dict[tuple[str, int], list[tuple[int, int]]], cpu: dict[str, float]) -> None:
