@@ -185,8 +185,10 @@ def test_the_table_of_steps_speaks_rlds(zone: Lab, tmp_path: Path) -> None:
     assert [row["reward"] for row in rows if row["episode_id"] == "t1-2"] == [None] * 3
 
 
-def test_files_load_with_datasets(zone: Lab, tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+def test_files_load_with_datasets(zone: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    import datasets
+
     for name, kind in FORMATS.items():
         manifest = export(TrainingZone(zone.lake), Plan(name), tmp_path / name)
         if not manifest.rows:
