@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Answer(NamedTuple):
@@ -24,16 +25,25 @@ def ask_ready(url: str, timeout_s: float) -> Answer:
         with opener.open(url, timeout=timeout_s) as answer:
             return Answer(True, True, _summary(answer.read()))
     except urllib.error.HTTPError as error:
-        return Answer(False, True, _summary(error.read()) or f"HTTP {error.code}")
-    except (OSError, ValueError) as error:
+        return Answer(False, True, _read(error) or f"HTTP {error.code}")
+    except (OSError, ValueError, http.client.HTTPException) as error:
         return Answer(False, False, f"does not answer ({getattr(error, 'reason', error)})")
+
+
+def _read(error: urllib.error.HTTPError) -> str:
+    try:
+        return _summary(error.read())
+    except (OSError, http.client.HTTPException):
+        return ""
 
 
 def _summary(content: bytes) -> str:
     try:
-        body: dict[str, Any] = json.loads(content)
-    except ValueError:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
         return content.decode(errors="replace").strip()[:200]
+    if not isinstance(body, dict):
+        return ""
     if body.get("problems"):
         return "; ".join(map(str, body["problems"]))
     if "lag_records" in body:

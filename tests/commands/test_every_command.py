@@ -255,3 +255,11 @@ def test_debug_shows_where_and_nothing_else_does(tmp_path: Path) -> None:
     plain = run(*words).stderr
     assert plain.count("\n") == 1
     assert plain.startswith("trajlake: setting bootstrap_servers")
+
+
+def test_an_erasure_that_goes_on_with_a_person_needs_the_tenant(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    done = run("forget", "--resume", "--subject", "u-381", "--root", str(tmp_path / "lake"))
+    assert done.returncode == 2
+    assert "name --tenant" in done.stderr
+    assert not any((tmp_path / "lake").iterdir())

@@ -199,6 +199,37 @@ def test_a_token_opens_the_pages_and_leaves_the_address(lake: Path) -> None:
         assert "HttpOnly" in answer.headers["set-cookie"]
         assert reader.get("/skills").status_code == 200
         assert reader.get("/live").status_code == 200
+        answer = reader.get(f"/runs?class=quota&token={token}&skill=a%20b", follow_redirects=False)
+        assert answer.headers["location"] == "/runs?class=quota&skill=a+b", "the view that was asked for"
+
+
+@pytest.mark.parametrize("path", ["/static/none.css", "/liveliness", "/ready-x", "/static/../", "/none"])
+def test_who_shows_no_token_learns_nothing_of_the_lake(lake: Path, path: str) -> None:
+    with client(lake, Access("-".join(["a", "long", "token"]), None, LOOPBACK)) as reader:
+        answer = reader.get(path)
+    assert answer.status_code in (401, 404)
+    assert "acme" not in answer.text
+    assert str(lake) not in answer.text
+
+
+def test_a_page_that_fails_has_the_security_headers_and_nothing_of_the_error(lake: Path) -> None:
+    with client(lake) as reader:
+        answer = reader.get("/runs/acme/r/steps/" + "9" * 5000)
+    assert answer.status_code == 500
+    assert "this page failed: ValueError" in answer.text
+    assert "digits" not in answer.text
+    for name, value in HEADERS.items():
+        assert answer.headers[name] == value
+
+
+def test_superseded_advice_does_not_come_back_when_what_took_its_place_is_in_doubt(tmp_path: Path) -> None:
+    first = decision(1, "b", "tool", summary="mend the tool")
+    second = decision(2, "b", "prompt", summary="revise the prompt", supersedes=first["decision_id"], flag="restated")
+    write(tmp_path, [stats_row(1, "b", {"success": 50})], [first, second])
+    with client(tmp_path) as reader:
+        home = reader.get("/").text
+    assert "mend the tool" not in home
+    assert "revise the prompt" not in home
 
 
 def test_a_reader_of_one_tenant_sees_nothing_of_another(tmp_path: Path) -> None:

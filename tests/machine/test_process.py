@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -64,6 +65,8 @@ def endpoint() -> Iterator[tuple[str, dict[str, Any]]]:
         (200, json.dumps({"ready": True, "problems": [], "skills": 7}), (True, "7 skills")),
         (200, "ready\n", (True, "ready")),
         (500, "", (False, "HTTP 500")),
+        (200, "[]", (True, "")),
+        (503, "null", (False, "HTTP 503")),
     ],
 )
 def test_an_answer_of_a_health_endpoint_becomes_a_state(
@@ -99,3 +102,19 @@ def test_the_picture_fits_the_terminal(width: int) -> None:
 )
 def test_a_length_of_time_in_two_units(seconds: float, text: str) -> None:
     assert spoken(seconds) == text
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0-other\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{"])
+def test_another_service_or_a_broken_answer_is_not_ready(said: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            there, _ = server.accept()
+            with there:
+                there.recv(4096)
+                there.sendall(said)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        assert not ask_ready(f"http://127.0.0.1:{server.getsockname()[1]}/ready", 5).ready
+        thread.join(10)

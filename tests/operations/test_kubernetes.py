@@ -265,7 +265,11 @@ def test_monitors_name_the_jobs_that_the_rules_look_for() -> None:
     jobs = {job["job_name"] for job in yaml_of(REPO / "deploy/prometheus/prometheus.yml")["scrape_configs"]}
     for each in of_kind("ServiceMonitor"):
         (endpoint,) = each["spec"]["endpoints"]
-        assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": each["metadata"]["name"]}]
+        job, *others = endpoint["relabelings"]
+        assert job == {"targetLabel": "job", "replacement": each["metadata"]["name"]}
+        # Only the dashboard refuses to be asked by a pod's address.
+        asked = [] if "dashboard" not in job["replacement"] else ["dashboard.trajlake.svc:8765"]
+        assert [other["replacement"] for other in others if other["targetLabel"] == "__address__"] == asked
         assert each["metadata"]["name"] in jobs
         service = called("Service", each["metadata"]["name"].removeprefix("trajlake-"))
         assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}

@@ -64,7 +64,7 @@ def forget(
 
     settings = load_settings(root=root)
     lake = settings.lake()
-    if not resume and (not tenant or not (subject or run)):
+    if (not tenant) if (subject or run) else not resume:
         fail("name --tenant and a --subject or --run to forget; --resume finishes what was begun", 2)
     if lake.is_local and not Path(lake.uri).is_dir():
         fail(f"no lake at {lake.uri}", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 from trajlake.cli.options import BootstrapOption, JsonOption, RootOption, read_time
 from trajlake.cli.output import fail, note, print_json, print_table
 from trajlake.cli.progress import progress
+from trajlake.reading.text import clean
 
 if TYPE_CHECKING:
     from trajlake.sinks.sealing import Opener
@@ -120,11 +122,12 @@ def show(
         return
     for name, value in {**rows[0], "sealed": sealed_too}.items():
         if value is not None:
-            print(f"{name}: {value}")
+            print(f"{name}: {clean(value)}")
     for act in done:
         when = act["at"].isoformat(" ", "seconds")
-        print(f"act: {act['action']} {when} by {act.get('by') or '?'} {act.get('note') or ''}")
-    print("content: nothing is kept" if text is None else text)
+        print(clean(f"act: {act['action']} {when} by {act.get('by') or '?'} {act.get('note') or ''}"))
+    # A pipe gets the content as it is; a terminal would obey it.
+    print("content: nothing is kept" if text is None else clean(text) if sys.stdout.isatty() else text)
 
 
 def release(

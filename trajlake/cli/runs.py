@@ -39,6 +39,8 @@ def runs(
 
     Example: trajlake runs --where "verdict = 'refused' and skill_name = 'refund'"
     """
+    import polars as pl
+
     from trajlake.reading.runview import runs_with_verdicts
     from trajlake.reading.tables import open_lake
     from trajlake.reading.training import WhereError
@@ -47,8 +49,10 @@ def runs(
         limit = TERMINAL_RUNS if sys.stdout.isatty() and not as_json else 0
     try:
         with working("reading runs and verdicts"):
-            found = runs_with_verdicts(open_lake(root), where).select(_SHOWN)
-            found = found.sort("ended_at", "run_id", descending=True)
+            found = runs_with_verdicts(open_lake(root), where)
+            # A run whose events have no time ended when it was closed, at the latest.
+            newest = pl.coalesce("ended_at", "closed_at")
+            found = found.sort(newest, "run_id", descending=True).select(_SHOWN)
             rows = (found.head(limit + 1) if limit else found).collect()
     except WhereError as error:
         fail(str(error), USAGE)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -44,7 +45,7 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-OPEN_PATHS: Final = ("/live", "/ready", "/static/")
+OPEN_PATHS: Final = ("/live", "/ready")
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def make_app(
             Middleware(Guard, access=access),
             Middleware(GZipMiddleware, minimum_size=1024, compresslevel=5),
         ],
-        exception_handlers={404: not_found, Exception: failed},
+        exception_handlers={404: not_found},
         lifespan=lifespan,
     )
     app.state.keeper = keeper
@@ -119,12 +120,11 @@ async def changes(request: Request) -> JSONResponse:
 
     A cursor of another boot is always old: numbers of two processes cannot be compared.
     """
-    board = request.app.state.keeper.board
+    board = request.app.state.keeper.board.of_tenant(request.app.state.access.tenant)
     return JSONResponse(
         {
             "cursor": board.cursor,
             "changed": request.query_params.get("since") != board.cursor,
-            "data_to": None if board.data_to is None else board.data_to.isoformat(),
             "lag": lag_words(request),
             "failure": board.failure,
         }
@@ -138,7 +138,7 @@ async def live(request: Request) -> PlainTextResponse:
 async def ready(request: Request) -> PlainTextResponse:
     """Ready while the tables can be read."""
     failure = request.app.state.keeper.board.failure
-    return PlainTextResponse(f"{failure}\n" if failure else "ready\n", 503 if failure else 200)
+    return PlainTextResponse("the tables cannot be read\n" if failure else "ready\n", 503 if failure else 200)
 
 
 async def metrics(request: Request) -> Response:
@@ -160,8 +160,12 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        begun = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
@@ -169,16 +173,24 @@ class Guard:
 
         request = Request(scope)
         refusal = self._refusal(request)
-        await (refusal or self._app)(scope, receive, send_guarded)
+        try:
+            await (refusal or self._app)(scope, receive, send_guarded)
+        except Exception as error:
+            answer = await run_in_threadpool(failed, request, error)
+            if not begun:
+                await answer(scope, receive, send_guarded)
 
     def _refusal(self, request: Request) -> Response | None:
         token = self._access.token
-        if token is None or request.url.path.startswith(OPEN_PATHS):
+        # Not `request.url`, which is made of what the reader says that this host is called.
+        path: str = request.scope["path"]
+        if token is None or path in OPEN_PATHS or path.startswith("/static/"):
             return None
         given = request.query_params.get("token")
         if given is not None and hmac.compare_digest(given.encode(), token.encode()):
             # The token leaves the address at once: addresses are shared, and kept in histories.
-            response = RedirectResponse(request.url.remove_query_params("token").path or "/", 303)
+            left = request.url.remove_query_params("token")
+            response = RedirectResponse(f"{left.path or '/'}{'?' * bool(left.query)}{left.query}", 303)
             secure = request.url.scheme == "https"
             response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure)
             return response

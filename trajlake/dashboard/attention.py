@@ -125,7 +125,12 @@ def standing_advice(board: Board, tenant: str, skill: str, now: datetime) -> Map
     """The newest advice that stands on a skill: its own, else that on a cause which it shares, else that its own is to
     pull none; None without any."""
     standing = [
-        row for row in board.decisions if row["tenant_id"] == tenant and row["expires_at"] > now and row["flag"] is None
+        row
+        for row in board.decisions
+        if row["tenant_id"] == tenant
+        and row["expires_at"] > now
+        and row["flag"] is None
+        and row["decision_id"] not in board.superseded
     ]
     own = next((row for row in standing if row["skill_name"] == skill), None)
     shared = next((row for row in standing if row["skill_name"] is None and skill in (row["skills"] or ())), None)

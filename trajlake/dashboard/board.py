@@ -109,6 +109,11 @@ class Board:
             self._rows[window] = [skill_row(row) for row in part.iter_rows(named=True)]
         return self._rows[window]
 
+    @cached_property
+    def superseded(self) -> frozenset[str]:
+        """Decisions that others took the place of."""
+        return frozenset(row["supersedes"] for row in self.decisions if row["supersedes"] is not None)
+
     def of_skill(self, tenant: str, skill: str, window: str = "24h") -> SkillRow | None:
         """The row of one skill; None where nothing is known of it."""
         return next((row for row in self.skills(window) if (row.tenant, row.skill) == (tenant, skill)), None)

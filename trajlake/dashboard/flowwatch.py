@@ -124,4 +124,6 @@ class FlowWatch:
                 self.refresh()
             except Exception as error:
                 log.warning("the flow cannot be looked at", reason=f"{type(error).__name__}: {error}"[:300])
+                # What was seen last is not what is.
+                self.state = FlowState(datetime.now(UTC), self._settings.bootstrap_servers)
             self._stop.wait(self._every_s)

@@ -59,7 +59,7 @@ class Governance:
 def read_governance(lake: LakeTables, tenant: str | None) -> Governance:
     """Read all of it."""
     redactions = (
-        _of(lake.frame("runs"), tenant)
+        _of(lake.current_runs(), tenant)
         .select("redactions")
         .drop_nulls()
         .explode("redactions")

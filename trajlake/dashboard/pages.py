@@ -80,7 +80,7 @@ class View:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.query = dict(request.query_params)
-        self.path = quote(request.url.path)
+        self.path = quote(request.scope["path"])
         self.now = datetime.now(UTC)
         own = request.app.state.access.tenant
         self.tenant = own or self.query.get("tenant") or None
@@ -392,6 +392,9 @@ PAGES: Final = (
 
 def not_found(request: Request, error: Exception) -> Response:
     """The page of addresses that do not exist."""
+    if request.scope["path"].startswith("/static/"):
+        # Open to all, so with nothing of the lake.
+        return PlainTextResponse("not found\n", 404)
     return View(request).show("missing.html", 404, what="there is no such page", command="trajlake dashboard")
 
 

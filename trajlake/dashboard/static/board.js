@@ -2,11 +2,13 @@
 // values into the cells that changed. Nothing is moved under the reader's eyes: a new order waits for "Apply".
 "use strict";
 (() => {
-  const POLL_MS = 2000, STALE_MS = 5000, MOST_MS = 30000;
+  const POLL_MS = 2000, STALE_MS = 5000, MOST_MS = 5000;
   const by = (id) => document.getElementById(id);
   const live = by("live"), pause = by("pause"), stale = by("stale"), fresh = by("fresh");
   let cursor = document.body.dataset.cursor, wait = POLL_MS, paused = false, timer = 0;
   let answeredAt = Date.now(), pending = null;
+  // A page without parts that are kept fresh is of the moment at which it was made.
+  const made = document.querySelector("[data-live]") ? "" : live.textContent;
 
   const clock = (date) => date.toISOString().slice(11, 19) + "Z";
   const ago = (date) => {
@@ -27,7 +29,7 @@
     document.body.classList.toggle("stale", isStale);
     stale.hidden = !isStale;
     by("stale-since").textContent = clock(new Date(answeredAt));
-    live.textContent = paused ? "paused" : isStale ? "stale" : `live, asked ${clock(new Date(answeredAt))}`;
+    live.textContent = paused ? "paused" : isStale ? "stale" : made || `live, asked ${clock(new Date(answeredAt))}`;
   }
 
   function holdsSelection(node) {
@@ -78,6 +80,7 @@
     by("order").hidden = true;
     window.scrollTo(0, scroll);
     localTimes(document);
+    reachScrolling();
   }
 
   async function ask() {
@@ -92,6 +95,8 @@
       }
       cursor = news.cursor;
       by("lag").textContent = news.lag;
+      by("failure").hidden = !news.failure;
+      if (news.failure) by("failure-text").textContent = news.failure;
       answeredAt = Date.now();
       wait = POLL_MS;
     } catch (error) {
@@ -103,7 +108,7 @@
 
   function plan() {
     clearTimeout(timer);
-    if (!paused && !document.hidden) timer = setTimeout(ask, Date.now() - answeredAt > STALE_MS ? Math.min(wait, 5000) : POLL_MS);
+    if (!paused && !document.hidden) timer = setTimeout(ask, Date.now() - answeredAt > STALE_MS ? wait : POLL_MS);
   }
 
   pause.hidden = false;
