@@ -12,7 +12,8 @@ import re
 import tomllib
 from functools import cache
 from importlib import resources
-from typing import Any, Final, Literal
+from itertools import accumulate
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -153,16 +154,30 @@ def normal_name(name: str) -> str:
     return _own(name).translate(_KEEP).lower()
 
 
-def name_ends(name: str) -> tuple[str, ...]:
+class NameEnds(NamedTuple):
+    """A normal name, and the places in it where words begin; None where they cannot be told."""
+
+    whole: str
+    places: tuple[int, ...] | None
+
+    def has(self, words: tuple[str, ...]) -> bool:
+        """Whether one of the words stands at such a place."""
+        whole, places = self
+        if places is None:
+            return any(word in whole for word in words)
+        return any(whole.startswith(words, place) for place in places)
+
+
+def name_ends(name: str) -> NameEnds:
     """What words of a rule are compared with: the normal name from each beginning of a word in it on.
 
-    `FileNotFoundError` gives four, so `underr` is no part of it. A name that is one word gives all its ends.
+    `FileNotFoundError` has four, so `underr` is no part of it. In a name that is one word they may stand anywhere.
     """
-    words = [word.lower() for word in _WORD.findall(_own(name))]
+    words = _WORD.findall(_own(name))
     whole = normal_name(name)
-    if len(words) < 2 or "".join(words) != whole:
-        return tuple(whole[place:] for place in range(len(whole)))
-    return tuple("".join(words[place:]) for place in range(len(words)))
+    if len(words) < 2 or "".join(words).lower() != whole:
+        return NameEnds(whole, None)
+    return NameEnds(whole, (0, *accumulate(map(len, words[:-1]))))
 
 
 def _own(name: str) -> str:

@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 from deltalake.exceptions import TableNotFoundError
 
-from trajlake.expectations.events import ReclassifyEvent
 from trajlake.expectations.progress import SILENT, Progress
 from trajlake.sinks.actions import add_actions
 from trajlake.sinks.errors import SinkUnavailable
@@ -34,12 +33,6 @@ from trajlake.streams.settings import Settings
 from trajlake.transforms.classify.classifier import CLASSIFIER_REVISION
 from trajlake.transforms.landing.rules import LandRules
 from trajlake.transforms.landing.suppression import Suppression
-
-ASK_S: Final = 10.0
-FLUSH_S: Final = 60.0
-LOOK_S: Final = 0.1
-SLOWEST_LOOK_S: Final = 1.0
-_TYPE: Final = str(ReclassifyEvent.__struct_config__.tag)
 
 
 class Change(NamedTuple):

@@ -37,6 +37,7 @@ from trajlake.transforms.outcomes.batches import (
     COLUMNS,
     LEVER_COLUMNS,
     LEVER_TYPE,
+    RUNS_PER_MESSAGE,
     Closed,
     Earlier,
     Pulled,
@@ -55,6 +56,8 @@ WINDOW_RUNS: Final = 5_000
 """Closed runs that are read back at a time, about."""
 FIRST_WINDOW: Final = 65_536
 """Offsets that the first piece looks at; the next ones shrink and grow with the number of runs found."""
+RUN_BYTES: Final = 4_096
+"""Space of a closed run in a message, with what it replaces; most take a fifth."""
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -196,7 +199,8 @@ class OutcomeSender:
     ) -> None:
         """Give messages to the client; `handed` moves only when all of them were taken."""
         topic = self.settings.events_topic
-        batches = list(outcome_batches(topic, partition, closed, earlier, time.time_ns() // 1000, pulls))
+        most = max(1, min(RUNS_PER_MESSAGE, self.settings.event_max_bytes // RUN_BYTES))
+        batches = list(outcome_batches(topic, partition, closed, earlier, time.time_ns() // 1000, pulls, most))
         if batches:
             producer = self._open()
             if producer is None:

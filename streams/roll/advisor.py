@@ -131,7 +131,12 @@ class Advisor:
         return due
 
     def decide(self, partition: int, tenant_id: str, now_us: int) -> Decided:
-        """Judge a tenant's fleet. Returns causes and decisions that are new; the caller stores and tells them."""
+        """Judge a tenant's fleet. Returns causes and decisions that are new; the caller stores and tells them.
+
+        A tenant whose tier file is not known yet waits: it might pin a skill.
+        """
+        if not self.facts.knows(tenant_id):
+            return Decided()
         changed = self.pending.pop(tenant_id, set())
         fleet = self.fleets.get(tenant_id)
         if fleet is None or not changed:

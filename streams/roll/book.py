@@ -31,7 +31,6 @@ class Figures:
     foreign: int = 0
     refused: int = 0
     emitted: int = 0
-    recovered_at: float = 0.0
     applied_at: float = 0.0
     behind_s: float = 0.0
     """Seconds from the making of the newest outcome message to its application."""
@@ -70,7 +69,6 @@ class Book:
         self.unsaved.clear()
         now = time.monotonic()
         self.dirty = {skill: now for skill, state in self.skills.items() if state.head.runs}
-        self.figures.recovered_at = time.time()
 
     def apply(self, partition: int, content: bytes) -> None:
         """Apply a message of the outcomes topic. One that is none is counted as refused, one of another events topic as

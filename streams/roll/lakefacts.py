@@ -36,7 +36,13 @@ class LakeFacts:
         self.trajectories: dict[tuple[str, str], int] = {}
         self.table: LeverTable = read_lever_file(settings.levers_file)
         self._tiers: dict[str, dict[str, TierEntry]] = {}
+        self._asked: set[str] = set()
+        """Tenants whose tier file has been asked for, in vain or not."""
         self._due = 0.0
+
+    def knows(self, tenant_id: str) -> bool:
+        """Whether the tenant's tier file has been read, or there is none."""
+        return tenant_id in self._tiers
 
     def tier_entry(self, tenant_id: str, skill_name: str) -> TierEntry | None:
         """What the tenant's own tier file says of a skill."""
@@ -45,9 +51,9 @@ class LakeFacts:
     async def refresh(self, tenants: Iterable[str]) -> None:
         """Read anew where it is time, in a thread; a lake that does not answer leaves what is known."""
         tenants = list(tenants)
-        # Advice on a tenant whose tier file has not been looked at might move a pinned skill.
-        if time.monotonic() < self._due and self._tiers.keys() >= set(tenants):
+        if time.monotonic() < self._due and self._asked.issuperset(tenants):
             return
+        self._asked.update(tenants)
         self._due = time.monotonic() + REFRESH_S
         await asyncio.get_running_loop().run_in_executor(None, self._read, tenants)
 
@@ -57,7 +63,6 @@ class LakeFacts:
                 text = load_tier_file(self.lake, tenant_id)
                 self._tiers[tenant_id] = {} if text is None else dict(read_tier_file(text).entries)
             except Exception as error:
-                self._tiers.setdefault(tenant_id, {})
                 log.warning("tier file not read", tenant=tenant_id, reason=str(error)[:200])
         for name in _VERSIONED:
             if name not in TABLES:

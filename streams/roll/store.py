@@ -55,9 +55,9 @@ def split_key(key: bytes) -> tuple[int, str, str, str]:
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    # A skill or version may hold the separator; the partition and the name's first letter bound them.
+    # A skill may hold the separator; a partition and a name never do.
     partition, _, rest = text.partition(_US)
-    skill, _, name = rest.partition(_US)
+    skill, _, name = rest.rpartition(_US)
     return partition, skill, name
 
 

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from trajlake.expectations.failure_rules import name_ends
 from trajlake.transforms.classify.classifier import RunEvidence, StepEvidence, classify_run, classify_step
 
 CASES: list[dict[str, Any]] = [
@@ -149,6 +152,20 @@ def test_an_exception_of_python_is_taken_for_trouble_outside_only_where_its_name
         if found.basis.endswith("_words"):
             bases[name] = found.basis
     assert bases == {}
+
+
+@given(st.text("aAbB1_. é#", max_size=12), st.lists(st.text("ab1é", min_size=1, max_size=3), max_size=3).map(tuple))
+def test_words_stand_where_ends_of_the_name_begin_with_them(name: str, words: tuple[str, ...]) -> None:
+    whole, places = name_ends(name)
+    ends = [whole[place:] for place in (range(len(whole)) if places is None else places)]
+    assert name_ends(name).has(words) is any(end.startswith(words) for end in ends)
+
+
+@pytest.mark.parametrize("name", ["x" * 1_000, "Ab" * 500, "a1" * 500, "é" * 1_000])
+def test_what_is_kept_of_a_long_name_is_about_as_long(name: str) -> None:
+    whole, places = name_ends(name)
+    assert (len(whole), len(places or ())) in ((1_000, 0), (1_000, 500), (1_000, 1_000))
+    assert all(type(part) is int for part in places or ())
 
 
 @pytest.mark.parametrize("name", ["UND_ERR_SOCKET", "UndErrSocket", "econnreset", "NodeECONNRESETError"])

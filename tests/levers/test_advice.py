@@ -143,6 +143,33 @@ def test_a_cheaper_tier_is_offered_when_it_is_proven_to_be_as_good() -> None:
     assert pinned.lever == "none"
 
 
+@pytest.mark.parametrize(("tier", "lever", "told"), [("upper", "model_up", "above"), ("cheap", "model_down", "below")])
+def test_a_table_that_asks_for_no_tier_gets_none_that_is_not_there(tier: str, lever: str, told: str) -> None:
+    table = shipped_levers()
+    bare = tuple(msgspec.structs.replace(entry, when=()) for entry in table.levers)
+    asked = msgspec.structs.replace(table, levers=bare)
+    proven = (TierCounts(model_tier=tier, successes=950, failures=50),)
+    made = decide(msgspec.structs.replace(skill(tiers=proven, current_tier=tier), table=asked))
+    assert made.lever != lever
+    assert rejections(made)[lever] == ("condition", f"tier_{told} is false, not true")
+
+
+def test_a_promotion_that_has_just_been_noted_is_awaited_whatever_earlier_runs_on_that_tier_were() -> None:
+    tiers = (
+        TierCounts(model_tier="cheap", successes=24, failures=16),
+        TierCounts(model_tier="upper", successes=18, failures=12),
+    )
+    pulled = PulledLever(
+        lever="tier", at_us=NOW - HOUR, before=tiers, after=(TierCounts(model_tier="upper", successes=2),),
+        change_from="cheap", change_to="upper",
+    )  # fmt: skip
+    seen = decide(skill(tiers=tiers, current_tier="upper"))
+    assert rejections(seen)["model_up"][0] == "spent"
+    made = decide(skill(tiers=tiers, current_tier="upper", pulled=(pulled,)))
+    assert made.lever == "none"
+    assert made.summary == "No further lever for mail yet: model_up was pulled, and 2 of 20 runs have come since."
+
+
 def test_tiers_that_the_table_does_not_list_are_ordered_by_price() -> None:
     small = TierCounts(model_tier="s", successes=24, failures=16, priced_runs=40, cost_usd=0.4)
     large = TierCounts(model_tier="l", successes=39, failures=1, priced_runs=40, cost_usd=20.0)

@@ -97,6 +97,7 @@ def test_every_shape_goes_there_and_back(text: bytes) -> None:
         (b'{"a": {"tier": "x", "c": NaN}}', "NaN is not JSON"),
         (b"{}", "no skill with a tier"),
         (b"[" * 100_000, "nested too deep"),
+        (b'{"mail": {"tier": "cheap", "n": ' + b"1" * 5_000 + b"}}", "a number is too long"),
     ],
 )
 def test_what_is_no_tier_file_is_refused_with_its_place(text: bytes, told: str) -> None:

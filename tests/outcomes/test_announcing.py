@@ -180,3 +180,15 @@ def _allow(broker: str, topic: str, largest: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker})
     for done in admin.incremental_alter_configs([resource]).values():
         done.result(10)
+
+
+def test_messages_fit_into_the_smallest_size_that_can_be_set(
+    broker: str, make_topic: MakeTopic, outcomes_topic: str, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    produce(broker, topic, mixture(180))
+    land_all(broker, topic, tmp_path, outcomes_topic=outcomes_topic, event_max_bytes=65_536)
+    batches = announced(broker, outcomes_topic)
+    assert max(len(batch.runs) for batch in batches) == 16
+    assert applied(batches) == recounted(tmp_path)
+    assert sum(len(batch.runs) for batch in batches) == 180

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trajlake.expectations.outcomes import (
+    DAY_US,
     HOUR_US,
     MINUTE_US,
     WINDOWS,
@@ -19,8 +20,9 @@ from trajlake.expectations.outcomes import (
     RunOutcome,
     RunVersions,
 )
-from trajlake.streams.roll.store import decode_value, encode_value
+from trajlake.streams.roll.store import decode_value, encode_value, restore, value_key
 from trajlake.transforms.rolling.bucket import Bucket, Counts, count_run, stratum_parts
+from trajlake.transforms.rolling.readings import Detectors, skill_stats
 from trajlake.transforms.rolling.sequence import streak
 from trajlake.transforms.rolling.state import Head, SkillState, version_label
 
@@ -227,3 +229,50 @@ def test_tiers_and_families_with_bars_in_their_names_are_kept_apart() -> None:
     for tier, family in (("a|b", "c"), ("a", "b|c")):
         count_run(counts, RunOutcome(1, "r", START_US, "success", model_tier=tier, task_family=family), 1)
     assert sorted(map(stratum_parts, counts.strata)) == [("a", "b|c"), ("a/b", "c")]
+
+
+def _run(place: int, day: int, name: str = "success", version: str | None = "1", revision: int = 0) -> RunOutcome:
+    versions = RunVersions(skill=version)
+    end_us = START_US + day * DAY_US + place
+    return RunOutcome(place, f"day-{day}", end_us, name, versions=versions, revision=revision)
+
+
+def _told(state: SkillState) -> dict[str, int]:
+    """Runs by class of the version window, from statistics that can be worked out."""
+    stats = skill_stats(state, Detectors(), emitted_us=0, code_revision="x")
+    return next(window.counts for window in stats.windows if window.window == "version")
+
+
+@pytest.mark.parametrize("version", ["1", None])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_runs_of_a_version_that_was_forgotten_and_ran_again_are_not_taken_back_from_it(
+    version: str | None, at_once: bool
+) -> None:
+    old = [_run(place, place, version=version) for place in range(4)]
+    closed = [ClosedRun(run.offset, run) for run in old]
+    fresh = [ClosedRun(10, _run(10, 100, version=version))]
+    # Spooled for long: older than all that was forgotten, and counted nevertheless.
+    late = [ClosedRun(11, _run(11, -1, version=version))]
+    again = [ClosedRun(20 + run.offset, _run(20 + run.offset, run.offset, "quota", version, 1), run) for run in old]
+    moves = [fresh, late, again]
+    whole = [[*fresh, *late, *again]]
+    state = applied(OutcomeBatch("acme", "mail", "t", 0, runs) for runs in [closed, *(whole if at_once else moves)])
+    assert _told(state) == {"success": 2}
+
+
+def test_late_runs_of_a_version_that_was_never_forgotten_count_and_can_be_exchanged() -> None:
+    other = [ClosedRun(1, _run(1, 0, version="0")), ClosedRun(2, _run(2, 120))]
+    late = _run(3, 5)
+    moves = [other, [ClosedRun(3, late)], [ClosedRun(4, _run(4, 5, "quota", revision=1), late)]]
+    state = applied(OutcomeBatch("acme", "mail", "t", 0, runs) for runs in moves)
+    assert _told(state) == {"success": 1, "quota": 1}
+
+
+def test_any_name_of_a_skill_or_version_is_recovered() -> None:
+    state = SkillState("acme", "ma\x1fil")
+    state.apply(OutcomeBatch("acme", "ma\x1fil", "t", 0, [ClosedRun(1, _run(1, 0, version="1\x1f2"))]))
+    values = [(value_key(0, "acme", "ma\x1fil", name), encode_value(value)) for name, value in state.values()]
+    found = restore(values, {0})
+    assert list(found) == [("acme", "ma\x1fil")]
+    assert windows_of(found["acme", "ma\x1fil"]) == windows_of(state)
+    assert _told(found["acme", "ma\x1fil"]) == {"success": 1}

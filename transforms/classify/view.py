@@ -89,7 +89,7 @@ def failure_view(
 
 def name_has(view: View, words: tuple[str, ...]) -> bool:
     """Whether a name has one of the words of a rule, from the beginning of a word on."""
-    return any(end.startswith(words) for name in view.written for end in _ends(name))
+    return any(_ends(name).has(words) for name in view.written)
 
 
 def _signal(name: str) -> str:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from trajlake.expectations.decisions import Snapshot, decision_id, decode_snapshot, encode_snapshot
 from trajlake.expectations.levers import Condition, Lever, LeverEntry
 from trajlake.expectations.outcomes import Decision, Rejection
-from trajlake.transforms.levers.effects import Effect, effects
+from trajlake.transforms.levers.effects import Effect, effects, is_awaited
 from trajlake.transforms.levers.evidence import list_evidence
 from trajlake.transforms.levers.facts import Facts, holds, work_out
 from trajlake.transforms.levers.oldrule import OldRule, old_rule
@@ -28,12 +28,13 @@ from trajlake.transforms.levers.rank import Choice, rank
 from trajlake.transforms.levers.tiers import current_tier, tier_index, tier_order
 from trajlake.transforms.stats.assessment import ENGINE as STATISTICS_ENGINE
 from trajlake.transforms.stats.assessment import State
-from trajlake.transforms.stats.comparison import Verdict
 
-ENGINE: Final = f"levers-2/{STATISTICS_ENGINE}"
+ENGINE: Final = f"levers-3/{STATISTICS_ENGINE}"
 """Raised when the same snapshot would be decided differently; `code_revision` of decisions."""
 
 _DAY_US: Final = 86_400_000_000
+_NEEDED_TIER: Final = {Lever.MODEL_UP: "tier_above", Lever.MODEL_DOWN: "tier_below"}
+"""What has to be there whatever the table asks for."""
 
 
 class Agreement(Struct, frozen=True):
@@ -108,6 +109,9 @@ def _against(entry: LeverEntry, facts: Facts, known: list[Effect]) -> Rejection 
     for condition in entry.when:
         if not holds(condition, facts):
             return Rejection(name, "condition", _unmet(condition, facts))
+    needed = _NEEDED_TIER.get(entry.lever) if entry.subject == "skill" else None
+    if needed is not None and facts[needed] is not True:
+        return Rejection(name, "condition", f"{needed} is false, not true")
     return None
 
 
@@ -128,9 +132,7 @@ def _unmet(condition: Condition, facts: Facts) -> str:
 def _pending(snapshot: Snapshot, known: list[Effect]) -> str | None:
     """The lever whose effect has to be awaited, in words; None where there is none."""
     for effect in known:
-        waiting = effect.verdict is Verdict.TOO_EARLY and effect.comparison is not None
-        young = effect.until_us is None or snapshot.as_of_us < effect.until_us
-        if waiting and young and effect.comparison is not None and effect.comparison.runs_b < effect.needed_runs:
+        if effect.comparison is not None and is_awaited(effect, snapshot.as_of_us):
             seen = effect.comparison.runs_b
             return f"{effect.lever} was pulled, and {seen} of {effect.needed_runs} runs have come since"
     return None

@@ -85,9 +85,17 @@ def effects(snapshot: Snapshot) -> list[Effect]:
         if entry is not None:
             found[entry.lever] = _effect_of_pull(snapshot, pulled, entry)
     seen = _effect_of_tier(snapshot, order)
-    if seen is not None and not (Lever.MODEL_UP in found and found[Lever.MODEL_UP].spent):
+    noted = found.get(Lever.MODEL_UP)
+    if seen is not None and (noted is None or not (noted.spent or is_awaited(noted, snapshot.as_of_us))):
         found[Lever.MODEL_UP] = seen
     return list(found.values())
+
+
+def is_awaited(effect: Effect, now_us: int) -> bool:
+    """Whether the runs that will tell what came of a pull have yet to come."""
+    found = effect.comparison
+    young = effect.until_us is None or now_us < effect.until_us
+    return effect.verdict is Verdict.TOO_EARLY and young and found is not None and found.runs_b < effect.needed_runs
 
 
 def entry_for(table: LeverTable, lever: Lever, subject: str) -> LeverEntry | None:

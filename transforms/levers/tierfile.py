@@ -57,6 +57,11 @@ def read_tier_file(text: bytes) -> TierFile:
         raise TierFileError("nested too deep") from None
     except json.JSONDecodeError as error:
         raise TierFileError(f"line {error.lineno}: is not JSON: {error.msg}") from None
+    except TierFileError:
+        raise
+    except ValueError:
+        # Python reads whole numbers of some thousand digits at most.
+        raise TierFileError("a number is too long") from None
     entries = {name: _entry(name, each) for name, each in _find(value)}
     if not entries:
         raise TierFileError("no skill with a tier is in it: wanted {skill: {tier: ...}}, under `skills` or at the root")

@@ -19,7 +19,7 @@ MOST: Final = 2**53
 """Largest figure of one run, in its own unit: sums of many stay far below what tables hold."""
 
 RUNS_PER_MESSAGE: Final = 2_000
-"""A message ends behind so many runs, once the closing offset moves on."""
+"""Runs of a message where nothing says otherwise."""
 
 _PLAIN: Final = (
     "run_id", "outcome_class", "failure_kind", "failure_basis", "model_tier", "model_provider", "task_family",
@@ -140,11 +140,13 @@ def outcome_batches(
     earlier: Earlier | None = None,
     emitted_us: int = 0,
     pulls: list[Pulled] | None = None,
+    most_runs: int = RUNS_PER_MESSAGE,
 ) -> Iterator[OutcomeBatch]:
     """Messages for the closed runs of a stretch of one partition, each skill's in order of closing offset.
 
     `rows`: all of the stretch; the same row twice counts once. `earlier`: what `needed_earlier` names. A revision
-    without its predecessor counts as new: the table does not hold what it replaces any more.
+    without its predecessor counts as new: the table does not hold what it replaces any more. `most_runs`: a message
+    ends behind so many, once the closing offset moves on.
     """
     known = {(row.first_offset, row.outcome.revision): row for row in rows}
     before = {**(earlier or {}), **known}
@@ -165,7 +167,7 @@ def outcome_batches(
         levers.setdefault((pulled.tenant_id, pulled.skill_name), []).append(pulled.pull)
     for tenant_id, skill_name in by_skill.keys() | levers.keys():
         waiting = levers.get((tenant_id, skill_name), [])
-        parts = list(_parts(by_skill.get((tenant_id, skill_name), [])))
+        parts = list(_parts(by_skill.get((tenant_id, skill_name), []), most_runs))
         for place, part in enumerate(parts or [[]]):
             # Runs and levers of a message are skipped by one offset, so none may run ahead of the other.
             last = part[-1].offset if place + 1 < len(parts) else None
@@ -174,11 +176,11 @@ def outcome_batches(
             yield OutcomeBatch(tenant_id, skill_name, topic, partition, part, emitted_us, here)
 
 
-def _parts(runs: list[ClosedRun]) -> Iterator[list[ClosedRun]]:
+def _parts(runs: list[ClosedRun], most: int) -> Iterator[list[ClosedRun]]:
     """Runs in pieces that never part two of the same closing offset."""
     part: list[ClosedRun] = []
     for run in runs:
-        if len(part) >= RUNS_PER_MESSAGE and part[-1].offset != run.offset:
+        if len(part) >= most and part[-1].offset != run.offset:
             yield part
             part = []
         part.append(run)

@@ -45,7 +45,8 @@ class Bucket(Struct, array_like=True, gc=False):
     """A stored value: counts of a stretch of event time (or of a version), and what it holds of each partition.
 
     applied: partition -> last closing offset that changed it. restated: how often late runs did. first_us, last_us:
-    ends of the first and last run that were ever counted here.
+    ends of the first and last run that were ever counted here. forgotten_us: runs that ended before may have been
+    counted in a bucket of the same version that was forgotten, and are not in this one; 0 where there was none.
     """
 
     applied: dict[int, int] = field(default_factory=dict)
@@ -53,6 +54,7 @@ class Bucket(Struct, array_like=True, gc=False):
     restated: int = 0
     first_us: int = 0
     last_us: int = 0
+    forgotten_us: int = 0
 
 
 def count_run(counts: Counts, run: RunOutcome, sign: int) -> None:

@@ -216,22 +216,26 @@ class SkillState:
         grouped: dict[str, list[Part]] = {}
         for part in parts:
             grouped.setdefault(version_label(part.run.versions), []).append(part)
+        kept_us = self.head.as_of_us - VERSION_KEPT_US
         touched: set[str] = set()
         for version, members in grouped.items():
             bucket = self.versions.get(version)
             fresh = [part for part in members if bucket is None or part.offset > bucket.applied.get(partition, -1)]
-            if not fresh or (bucket is None and self._is_forgotten(fresh)):
+            fresh = _without_forgotten(bucket, fresh, kept_us)
+            if not fresh or (bucket is None and all(part.run.end_us < kept_us for part in fresh)):
                 continue
             if bucket is None:
-                bucket = self.versions[version] = Bucket()
+                ran_before = self._may_have_run_before(members[0].run.versions, kept_us)
+                bucket = self.versions[version] = Bucket(forgotten_us=kept_us if ran_before else 0)
             self._count(bucket, partition, fresh)
             touched.add(f"v{version}")
         return touched
 
-    def _is_forgotten(self, fresh: list[Part]) -> bool:
-        """Whether a version that is not known was so once: what is taken back of it, or exchanged, counts no more."""
-        kept_us = self.head.as_of_us - VERSION_KEPT_US
-        return all(part.sign < 0 for part in fresh) or all(part.run.end_us < kept_us for part in fresh)
+    def _may_have_run_before(self, versions: RunVersions, before_us: int) -> bool:
+        """Whether a version without a bucket may have had one that was forgotten."""
+        parts = (("skill", versions.skill), ("prompt", versions.prompt), ("memory", versions.memory))
+        firsts = [self.head.versions.get(name, {}).get(part) for name, part in parts if part is not None]
+        return bool(self.head.applied) and all(first is not None and first < before_us for first in firsts)
 
     @staticmethod
     def _count(bucket: Bucket, partition: int, fresh: list[Part]) -> None:
@@ -274,9 +278,31 @@ class SkillState:
                     del known[min(known, key=lambda each: known[each])]
 
 
+def _without_forgotten(bucket: Bucket | None, fresh: list[Part], kept_us: int) -> list[Part]:
+    """What a version's bucket can count: not what is taken back of a bucket before it that was forgotten, nor old runs
+    that are given in exchange."""
+    held: list[Part] = []
+    counted: set[tuple[str, int]] = set()
+    forgotten: set[tuple[int, str]] = set()
+    for part in fresh:
+        run = part.run
+        if part.sign > 0:
+            if (part.offset, run.run_id) in forgotten and run.end_us < kept_us:
+                continue
+            counted.add((run.run_id, run.revision))
+        elif (run.run_id, run.revision) not in counted and (
+            bucket is None or run.end_us < max(bucket.first_us, bucket.forgotten_us)
+        ):
+            forgotten.add((part.offset, run.run_id))
+            continue
+        held.append(part)
+    return held
+
+
 def version_label(versions: RunVersions) -> str:
     """Name of the versions that a window `version` holds together: skill, prompt and memory."""
-    return "|".join((part or "").replace("|", "/") for part in (versions.skill, versions.prompt, versions.memory))
+    parts = (versions.skill, versions.prompt, versions.memory)
+    return "|".join((part or "").replace("|", "/").replace("\x1f", " ") for part in parts)
 
 
 def label_of(run: Seen) -> str:
