@@ -158,9 +158,9 @@ class Effects:
             kept = keys.join(leaving, on="row", how="anti")["row"]
             return None if len(kept) == rows.num_rows else rows.take(kept.sort().to_arrow())
 
-        held = _holding(self.lake, names)
+        clear = _holding_none(self.lake, names)
         for _ in rewrite_files(
-            self.lake, TRAJECTORIES.name, without, operation="WITHDRAW", maybe=lambda file: file.path in held,
+            self.lake, TRAJECTORIES.name, without, operation="WITHDRAW", maybe=lambda file: file.path not in clear,
             on_step=lambda step: self._on_step(f"2 taken out: {step}"),
         ):  # fmt: skip
             pass
@@ -198,8 +198,9 @@ def decided_us(verdicts: pa.Table) -> int:
     return int(verdicts.column("decided_at")[0].value)
 
 
-def _holding(lake: Lake, names: pl.DataFrame) -> set[str]:
-    """Paths of files of `trajectories` that may hold rows of some runs: those of the publications that let them in."""
+def _holding_none(lake: Lake, names: pl.DataFrame) -> set[str]:
+    """Paths of files of `trajectories` that surely hold no row of some runs: those of publications that let none of
+    them in. A file that is not there yet is not among them: it may be one that compaction makes of others."""
     verdicts = Source(lake, CURATION.name)
     verdicts.files.refresh()
     runs = names.with_columns(key=pl.concat_str("tenant_id", pl.lit("\0"), "run_id"))["key"].implode()
@@ -211,9 +212,9 @@ def _holding(lake: Lake, names: pl.DataFrame) -> set[str]:
     numbers = let_in["publication"].unique()
     actions = pl.DataFrame(pl.from_arrow(add_actions(lake.open(TRAJECTORIES.name))))
     if not {"min.publication", "max.publication"} <= set(actions.columns):
-        return set(actions["path"])
+        return set()
     return {
         path
         for path, low, high in actions.select("path", "min.publication", "max.publication").iter_rows()
-        if low is None or high is None or numbers.is_between(low, high).any()
+        if low is not None and high is not None and not numbers.is_between(low, high).any()
     }

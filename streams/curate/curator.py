@@ -41,7 +41,7 @@ from trajlake.streams.curate.commit import (
     offsets_app,
 )
 from trajlake.streams.curate.deciding import PROGRAM, Task, check, heed_cause, news
-from trajlake.streams.curate.files import LOWEST
+from trajlake.streams.curate.files import HIGHEST, LOWEST
 from trajlake.streams.curate.revision import code_revision
 from trajlake.streams.curate.rules import Memory, Rules, write_checkpoint
 from trajlake.streams.curate.scanning import SCAN_CODES, deep_scan
@@ -199,7 +199,8 @@ class Curator:
         keys = self._with_times(published)
         published = published.join(keys, on=[*RUN_KEY, "offset"], how="semi", maintain_order="left")
         if published.height:
-            loaded = self._reader.load(keys, self.limits.run_max_bytes * 2, published["reward_offset"].to_numpy())
+            # Without a bound: it was held in memory when it was decided.
+            loaded = self._reader.load(keys, HIGHEST, published["reward_offset"].to_numpy())
             made = build(loaded.runs, loaded.steps, loaded.rewards, _to_contract(published))
             self._memory.note(number, batch_frame(_frame(loaded.runs), _frame(loaded.rewards)))
         else:
@@ -259,8 +260,10 @@ class Curator:
             stands = self._stands.all_in_parts()
         elif changed is not None or self._stands.may_have_run_out(self._looked_us, now):
             stands = [self._stands.where(("subject_id", "holds_until"), by_person | by_time)]
+        # The newest verdict may hold or refuse a later state: it says nothing of the consent to the published one.
+        run_out = (pl.col("live_until").cast(pl.Int64) <= now) & pl.col("live")
         for stand in stands:
-            meant = by_person.fill_null(False) | (by_time & pl.col("live")).fill_null(False) | pl.lit(stale)
+            meant = by_person.fill_null(False) | run_out.fill_null(False) | pl.lit(stale)
             who = stand.filter(~pl.col("fragment") & meant)
             cause = Cause.POLICY if stale else Cause.CONSENT
             changed_what = "policies" if stale else "consents"

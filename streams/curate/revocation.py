@@ -15,10 +15,11 @@ _RUNS: Final = ".runs.parquet"
 _RUN: Final = ["tenant_id", "run_id"]
 
 
-def revoke_manifests(lake: Lake, gone: pl.DataFrame, publication: int) -> list[str]:
+def revoke_manifests(lake: Lake, gone: pl.DataFrame, publication: int | None) -> list[str]:
     """Note in every registered manifest which of its runs are gone; returns the ids of those that hold any.
 
-    `gone`: tenant_id and run_id. A note only grows; the same call again changes nothing.
+    `gone`: tenant_id and run_id. `publication`: the one that takes them out; None where it is not seen yet. A note only
+    grows; the same call again changes nothing.
     """
     revoked = []
     for name in sorted(manifest_names(lake)):

@@ -72,7 +72,8 @@ def check_batch(
     """Judge the runs that would be published together; a rule that is not met holds them.
 
     Where the batch as a whole does not pass, each tenant's skills are judged by themselves, so that one that went wrong
-    does not hold back the others; where all of them pass alone, all wait. Returns the frame that was judged, too.
+    does not hold back the others; where all of them pass alone, or the others together still do not pass, all wait.
+    Returns the frame that was judged, too.
     """
     frame = batch_frame(runs, rewards)
     report = run_checkpoint(frame, suite, batch=name, baseline=baseline, excluded=excluded)
@@ -90,6 +91,11 @@ def check_batch(
             blocked = True
     if not blocked:
         held = [_reasons(report) for _ in held]
+    elif others := [place for place, reasons in enumerate(held) if not reasons]:
+        rest = run_checkpoint(frame[others], suite, batch=f"{name}/rest", baseline=baseline, excluded=excluded)
+        reports.append(rest)
+        for place in others if rest.blocking else ():
+            held[place] = _reasons(rest)
     return BatchVerdict(held, reports), frame
 
 

@@ -43,9 +43,11 @@ def deep_scan(
             _note(one, Scan(failure="error: no scanner"))
             continue
         one.detector_revision = scanner.revision
-        if cause is Cause.RELEASE and one.deep_scan == "hold" and scan_codes(before):
-            continue
-        seen = _seen(one, before, int(offsets[place]))
+        if before is not None and cause is Cause.RELEASE and one.deep_scan == "hold" and scan_codes(before):
+            # The rewards that came while it was held, nobody has seen.
+            seen = int(before["reward_offset"])
+        else:
+            seen = _seen(one, before, int(offsets[place]))
         if seen == _NOT_LOOKED_AT:
             _note(one, scanner.scan(texts.of(place)))
         elif seen < int(loaded.reward_offsets[place]):

@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.curate.lab import OPEN, Lab, story
+from trajlake.cli.show import _step
 
 
 def trajlake(*words: str, code: int = 0) -> str:
@@ -61,3 +63,36 @@ def test_wrong_words_get_one_line(lab: Lab, tmp_path: Path) -> None:
     assert trajlake("export", "nothing", str(tmp_path / "o"), "--root", root, code=2).startswith("trajlake: no format")
     assert "is no condition" in trajlake("runs", "--where", "a >", "--root", root, code=2)
     assert "cannot be read" in trajlake("manifest", "check", str(tmp_path / "no"), "--root", root, code=2)
+    for options in (["--root", root], ["--policies", root], ["--once"]):
+        told, name = trajlake("curate", *options, "release", "7", code=2), options[0]
+        assert (
+            told == f"trajlake: {name} stands before release; write it behind: `trajlake curate release ... {name}`\n"
+        )
+
+
+def test_every_result_of_a_step_is_shown() -> None:
+    def result(call: str | None, text: str) -> dict[str, Any]:
+        facts = dict.fromkeys(("error_type", "http_status", "exit_code", "exit_signal", "error_message"))
+        return {**facts, "source_call_id": call, "content": text, "is_error": False}
+
+    step = {
+        **dict.fromkeys(("late", "is_copied_context", "context_segment", "failure_kind", "input_messages", "message")),
+        **dict.fromkeys(("reasoning_content", "gaps", "redactions")),
+        "source": "agent", "outcome_class": "success", "step_index": 0,
+        "tool_calls": [
+            {"tool_call_id": call, "function_name": name, "arguments": "{}"}
+            for call, name in (("c1", "one"), ("c2", "two"), ("c2", "two"), ("c3", "three"))
+        ],
+        "observations": [
+            result(call, text)
+            for call, text in (("c1", "r1"), ("c1", "r2"), ("c2", "r3"), ("c2", "r4"), (None, "r5"), (None, "r6"))
+        ],
+    }  # fmt: skip
+    assert list(_step(step, None)) == [
+        "step 0",
+        "  calls one {}", "    result: r1", "    result: r2",
+        "  calls two {}", "    result: r3",
+        "  calls two {}", "    result: r4",
+        "  calls three {}", "    no result came",
+        "  result without a call: result: r5", "  result without a call: result: r6",
+    ]  # fmt: skip

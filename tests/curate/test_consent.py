@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.curate.lab import DAY_US, START_US, Lab, policies, story
-from tests.curate.test_governance import MARK, assert_left_out, marked, train
+from tests.curate.lab import DAY_US, START_US, Lab, policies, renumbered, story, tick
+from tests.curate.test_governance import MARK, NEVER, assert_left_out, marked, train
 from tests.landkit.events import Sent, event
 from trajlake.expectations.reasons import PolicyReason
+from trajlake.expectations.suites.suite import read_suite
+from trajlake.streams.curate.rules import Rules
 
 PERSON = "person-1"
 
@@ -107,3 +109,23 @@ def test_G14_without_consent_no_byte_gets_in(lab: Lab, reason: PolicyReason) -> 
     lab.curate()
     assert lab.verdicts(f"run-{MARK}") == [("refused", [reason.value])]
     assert_left_out(lab)
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["held", "rejected"])
+def test_consent_that_runs_out_takes_out_what_is_published_while_a_later_state_is_not(lab: Lab, settled: bool) -> None:
+    ends = START_US + 3 * DAY_US
+    run = story("run-a", steps=1, start={"subject_id": PERSON})
+    lab.land([consent(0, "granted", expires_at=at(ends)), run[0], run[1], *(renumbered(one, -1) for one in run[3:])])
+    lab.curate()
+    lab.rules = Rules(lab.rules.policies, read_suite(NEVER, "publication"))
+    lab.land([renumbered(run[2], 2), tick(idle_us=0)])
+    assert [(done.cause, done.held) for done in lab.curate()] == [("new", 1)]
+    if settled:
+        list(lab.curator().reject(2, "kim"))
+    assert set(lab.current()) == {"run-a"}
+    curator = lab.curator()
+    assert list(curator.run_once()) == []
+    lab.now_us = ends
+    [done] = list(curator.run_once())
+    assert (done.cause, done.withdrawn, lab.current()) == ("consent", 1, {})
+    assert "consent_expired" in done.reasons

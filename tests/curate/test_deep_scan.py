@@ -270,3 +270,18 @@ def test_show_tells_where_something_was_found_and_not_what(lab: Lab) -> None:
     shown = "\n".join(_lines(run_in_full(open_lake(lab.lake.uri), "run-a", None), 0))
     assert "deep_scan by open:train.deep_scan: CANARY × 1" in shown
     assert "CANARY × 1 in output (score 0.9)" in shown
+
+
+def test_a_release_lets_out_what_was_looked_at_and_no_reward_that_came_since(lab: Lab) -> None:
+    lab.rules = rules(lab, "hold", Looking().scanner())
+    lab.land(marked())
+    [held] = lab.curate()
+    lab.land([reward(RUN, "late", 0.5, explanation="text canary-late")])
+    assert lab.curate() == []
+    [again] = list(lab.curator().release(held.publication, "kim"))
+    assert (again.published, again.held) == (0, 1)
+    row = max(lab.rows("curation"), key=lambda row: row["publication"])
+    assert [found["path"] for found in row["scan_findings"]] == ["rewards[1].explanation"]
+    assert_nothing_of_it(lab)
+    [released] = list(lab.curator().release(again.publication, "kim"))
+    assert (released.published, lab.current()[RUN]["reward"]) == (1, 0.5)

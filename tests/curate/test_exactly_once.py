@@ -13,6 +13,7 @@ import pytest
 from tests.curate.lab import OPEN, Lab, policies, reward, shipped, story
 from tests.curate.test_consent import PERSON, consent
 from trajlake.sinks.errors import StaleWriter
+from trajlake.sinks.maintenance import UpkeepRules, maintain_table
 from trajlake.streams.curate.curator import Curator, Limits
 
 DENY_B = "deny:\n  - {id: no-b, reason: not b, when: {skills: [b]}}\n"
@@ -189,3 +190,42 @@ def _curate(lab: Lab, die: Any) -> None:
 def _sorted(rows: list[dict[str, Any]]) -> list[str]:
     moving = ("runs_version", "steps_version", "rewards_version", "trajectories_version")
     return sorted(repr({key: value for key, value in row.items() if key not in moving}) for row in rows)
+
+
+def test_a_batch_that_was_decided_takes_effect_however_large_it_is(lab: Lab) -> None:
+    lab.limits = Limits(run_max_bytes=1_000)
+    lab.land([one for number in range(8) for one in story(f"run-{number}")])
+
+    def die(step: str) -> None:
+        if step == "3 trajectories":
+            raise Killed
+
+    lab.on_step = die
+    with pytest.raises(Killed):
+        lab.curate()
+    lab.on_step = lambda step: None
+    lab.curate()
+    assert set(lab.current()) == {f"run-{number}" for number in range(8)}
+
+
+def test_a_withdrawn_run_leaves_the_file_that_compaction_makes_meanwhile(lab: Lab) -> None:
+    lab.limits = Limits(batch_steps=2)
+    lab.land([*story("run-a"), *story("run-b", start={"skill": {"name": "b"}}), *story("run-c")])
+    lab.curate()
+    compacted = 0
+
+    def compact(step: str) -> None:
+        nonlocal compacted
+        if step == "2 taken out: trajectories: commit" and not compacted:
+            before = len(lab.lake.open("trajectories").file_uris())
+            maintain_table(lab.lake, "trajectories", UpkeepRules(least_files=2, checkpoint_every=1))
+            compacted = before - len(lab.lake.open("trajectories").file_uris())
+
+    lab.rules = type(lab.rules)(policies(OPEN + DENY_B), lab.rules.suite)
+    lab.on_step = compact
+    lab.curate()
+    assert compacted > 0
+    assert [(row["withdrawn"], row["steps"]) for row in lab.rows("trajectories") if row["run_id"] == "run-b"] == [
+        (True, None)
+    ]
+    assert set(lab.current()) == {"run-a", "run-c"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -249,3 +250,44 @@ def test_fields_are_masked_and_dropped_before_publication(lab: Lab) -> None:
     assert [step["observations"][0]["content"] for step in row["steps"]] == ["[masked by policy]"] * 2
     assert row["steps"][0]["observations"][0]["source_call_id"] == "run-a-0"
     assert MARK not in lab.trainer_rows()
+
+
+@pytest.mark.parametrize(
+    ("field", "kept"),
+    [
+        ("steps.message: drop", False), ("steps.observations: mask", False), ("runs.input: mask", False),
+        ("runs.final_messages: drop", False), ("runs.compactions: drop", False), ("rewards.label: drop", True),
+    ],
+)  # fmt: skip
+def test_token_ids_do_not_say_what_is_masked_or_dropped(lab: Lab, field: str, kept: bool) -> None:
+    tokens = {"prompt_token_ids": [7, 8], "completion_token_ids": [9], "logprobs": [-0.5], "loss_mask": [1]}
+    lab.rules = type(lab.rules)(policies(f"{OPEN.rstrip()}\n        fields: {{{field}}}\n"), lab.rules.suite)
+    lab.land(
+        [
+            event("run.started", "run-a", 1, {"input": "text"}),
+            event("model.responded", "run-a", 2, {"message": "m", **tokens}),
+            event("run.ended", "run-a", 3, {"end_state": "completed"}),
+        ]
+    )
+    lab.curate()
+    [step] = lab.current()["run-a"]["steps"]
+    assert {name: step[name] for name in tokens} == (tokens if kept else dict.fromkeys(tokens))
+    assert step["tokens_usable"] is kept
+
+
+def test_what_passes_skill_by_skill_waits_where_it_does_not_pass_together(lab: Lab) -> None:
+    rule = {"type": "expect_table_row_count_to_be_between", "kwargs": {"max_value": 3}, "meta": {"rule": "batch.few"}}
+    suite = read_suite(json.dumps({"name": "publication", "expectations": [rule]}), "publication")
+    lab.rules = Rules(lab.rules.policies, suite)
+    lab.land(
+        [
+            one
+            for skill, runs in (("a", 4), ("b", 2), ("c", 2))
+            for number in range(runs)
+            for one in story(f"{skill}-{number}", start={"skill": {"name": skill}})
+        ]
+    )
+    [done] = lab.curate()
+    assert (done.published, done.held) == (0, 8)
+    details = {row["run_id"]: row["reasons"][0]["detail"] for row in lab.rows("curation")}
+    assert (details["a-0"], details["b-0"], details["c-1"]) == ("in batch 1/0", "in batch 1/rest", "in batch 1/rest")

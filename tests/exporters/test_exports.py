@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -337,3 +338,38 @@ def test_a_manifest_names_the_detectors_that_its_runs_passed_and_older_ones_keep
     after = export(TrainingZone(lab.lake), Plan("chat"), tmp_path / "after")
     assert after.detector_revisions == ["d1"]
     assert read_manifest((tmp_path / "after" / "manifest.json").read_bytes()) == after
+
+
+def test_overwrite_takes_the_place_of_an_export_and_of_nothing_else(
+    zone: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = TrainingZone(zone.lake)
+    out, folder, file = tmp_path / "out", tmp_path / "work", tmp_path / "file"
+    export(source, Plan("chat"), out)
+    export(source, Plan("steps"), out, overwrite=True)
+    assert read_manifest((out / "manifest.json").read_bytes()).format == "steps"
+    folder.mkdir()
+    for path in (file, folder / "manifest.json", folder / "mine"):
+        path.write_text("{}")
+    for place in (folder, file, tmp_path):
+        with pytest.raises(ExportError, match="is no export"):
+            export(source, Plan("chat"), place, overwrite=True)
+    monkeypatch.chdir(folder)
+    with pytest.raises(ExportError, match=r"^\. is no export"):
+        export(source, Plan("chat"), Path(), overwrite=True)
+    monkeypatch.chdir(out)
+    with pytest.raises(ExportError, match=r"^\. is the folder"):
+        export(source, Plan("chat"), Path(), overwrite=True)
+    assert (folder / "mine").read_text() == file.read_text() == "{}"
+
+
+def test_an_export_that_cannot_be_made_again_leaves_the_old_one(zone: Lab, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    manifest = export(TrainingZone(zone.lake), Plan("chat"), tmp_path / "first")
+    export(TrainingZone(zone.lake), Plan("steps"), out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    other = replace(manifest, files=[replace(entry, sha256="0" * 64) for entry in manifest.files])
+    with pytest.raises(ManifestError, match="gives other bytes now"):
+        export_again(lambda version: TrainingZone(zone.lake, version), other, out, overwrite=True)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []

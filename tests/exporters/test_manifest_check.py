@@ -18,6 +18,7 @@ from trajlake.exporting.check import Standing, check
 from trajlake.exporting.export import Plan, export
 from trajlake.exporting.manifest import Manifest
 from trajlake.reading.training import TrainingZone
+from trajlake.sinks.reports import read_manifest
 from trajlake.streams.keeping.forget import forget, request
 
 RUNS = ["run-kept", "run-of-1", "run-of-2"]
@@ -108,3 +109,18 @@ def test_the_command_names_each_run_and_exits_with_1(lab: Lab, tmp_path: Path, m
         assert line in done.stdout
     told_as_json = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=False).stdout)
     assert [len(told_as_json[name]) for name in ("withdrawn", "erased", "superseded")] == [1, 1, 1]
+
+
+def test_an_export_of_a_version_before_a_withdrawal_is_revoked_when_it_is_registered(
+    lab: Lab, tmp_path: Path, made: Manifest
+) -> None:
+    lab.land([consent(5, "withdrawn", person="person-2")])
+    lab.curate()
+    version = str(made.versions["trajectories"])
+    words = ["export", "steps", str(tmp_path / "old"), "--at", version, "--root", lab.lake.uri, "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "trajlake", *words], capture_output=True, text=True, timeout=240, check=True
+    )
+    assert done.stderr.splitlines() == [f"1 of its runs were withdrawn since version {version}: it is revoked"]
+    noted = read_manifest(lab.lake, f"{json.loads(done.stdout)['id']}.revoked.json")
+    assert json.loads(noted or b"{}")["runs"] == [{"tenant_id": "acme", "run_id": "run-of-2", "publication": 2}]

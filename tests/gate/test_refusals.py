@@ -46,6 +46,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (V + "be_between", {"column": "at", "min_value": "2020-01-01T00:00:00"}, "zone"),
     (V + "be_between", {"column": "at", "min_value": "yesterday"}, "no time"),
     (V + "be_between", {"column": "b", "min_value": 0}, "does not fit"),
+    (V + "be_between", {"column": "x", "min_value": 10**400}, "another form"),
+    (V + "be_between", {"column": "i", "max_value": 10**400}, "another form"),
     (V + "match_regex", {"column": "i", "regex": "1"}, "does not fit"),
     (V + "match_regex", T, "no regex"),
     (V + "match_regex", {"column": "t", "regex": r"\d"}, "write the characters"),
@@ -100,6 +102,17 @@ def test_text_conditions_of_before_1_9_mean_what_objects_mean() -> None:
         fails = compile_rule(suite.expectations[0], KINDS).fails
         judged = [row for row in rows if frame["t"][row] is not None]
         assert frame.select(fails.alias("f"))["f"].arg_true().to_list() == judged, text
+
+
+def test_a_set_of_nothing_judges_no_row_without_a_value() -> None:
+    import polars as pl
+
+    frame = pl.DataFrame({"t": ["a", None], "x": [1.0, float("nan")], "i": [1, None], "b": [True, None]})
+    for kind, wanted in (("be_in_set", [0]), ("not_be_in_set", [])):
+        for name in frame.columns:
+            suite = suite_of([{"type": V + kind, "kwargs": {"column": name, "value_set": []}}])
+            fails = compile_rule(suite.expectations[0], KINDS).fails
+            assert frame.select(fails.alias("f"))["f"].arg_true().to_list() == wanted, (kind, name)
 
 
 def test_a_gate_is_not_made_of_suites_with_a_rule_that_is_refused() -> None:

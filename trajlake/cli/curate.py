@@ -57,6 +57,7 @@ def curate(
     Example: trajlake curate --once --policies policies/ --root ./lake
     """
     if context.invoked_subcommand is not None:
+        _refuse_options_before(context)
         return
     from trajlake.streams.curate.service import curator_of, keep_curating, passes
     from trajlake.streams.health import serve_beside
@@ -86,6 +87,15 @@ def curate(
         tracing.close()
         if server is not None:
             server.stop()
+
+
+def _refuse_options_before(context: typer.Context) -> None:
+    """Options before an action are not the action's: to go on without them would be to work on another lake."""
+    for param in context.command.params:
+        source = context.get_parameter_source(param.name or "")
+        if source is not None and source.name == "COMMANDLINE":
+            action, name = context.invoked_subcommand, param.opts[0]
+            fail(f"{name} stands before {action}; write it behind: `trajlake curate {action} ... {name}`", USAGE)
 
 
 def held(root: RootOption = None, as_json: JsonOption = False) -> None:

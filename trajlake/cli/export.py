@@ -130,7 +130,9 @@ def _register(lake: Lake, made: Manifest, out: Path, fence: int) -> None:
     try:
         write_manifest(lake, f"{made.manifest_id}.runs.parquet", (out / RUNS).read_bytes())
         write_manifest(lake, f"{made.manifest_id}.json", made.to_json())
+        registered = True
     except SinkUnavailable:
+        registered = False
         note("not registered, for the training zone cannot be written from here; `manifest check` works all the same")
     try:
         # An erasure that cleared the register before the note stood there did not see it.
@@ -140,6 +142,35 @@ def _register(lake: Lake, made: Manifest, out: Path, fence: int) -> None:
             remove_manifest(lake, name)
         shutil.rmtree(out)
         fail(str(error))
+    if registered:
+        _revoke_gone(lake, made, out, fence)
+
+
+def _revoke_gone(lake: Lake, made: Manifest, out: Path, fence: int) -> None:
+    """Mark the registered export revoked where runs were taken out since its version: a withdrawal that came before the
+    note stood there did not see it."""
+    import polars as pl
+
+    from trajlake.exporting.check import check
+    from trajlake.exporting.erased import erasures_seen
+    from trajlake.exporting.manifest import RUNS
+    from trajlake.reading.training import RUN, TrainingZone
+    from trajlake.streams.curate.revocation import revoke_manifests
+
+    zone = TrainingZone(lake)
+    if zone.version == made.versions["trajectories"]:
+        return
+    found = check(zone, made, pl.read_parquet(out / RUNS))
+    gone = found.withdrawn
+    if erasures_seen(lake) == fence:
+        # Between two commits of a withdrawal its runs are gone, and nothing says yet by which publication. Who is
+        # erased is not named in the register.
+        gone = [*gone, *(run | {"publication": None} for run in found.erased)]
+    for publication in {run["publication"] for run in gone}:
+        names = [{key: run[key] for key in RUN} for run in gone if run["publication"] == publication]
+        revoke_manifests(lake, pl.DataFrame(names), publication)
+    if gone:
+        note(f"{len(gone):,} of its runs were withdrawn since version {made.versions['trajectories']}: it is revoked")
 
 
 def _show(made: Manifest, out: Path, *, as_json: bool) -> None:

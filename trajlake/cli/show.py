@@ -100,9 +100,9 @@ def _verdicts(found: dict[str, Any]) -> Iterator[str]:
         for reason in row["reasons"] or ():
             detail = f": {clean(reason['detail'])}" if reason["detail"] else ""
             yield f"      {reason['code']} by {clean(reason['rule'])}{detail}"
-        for found in row["scan_findings"] or ():
-            kind, score = clean(found["entity_type"]), f"{found['score']:g}"
-            yield f"      {kind} × {found['count']} in {found['path']} (score {score})"
+        for finding in row["scan_findings"] or ():
+            kind, score = clean(finding["entity_type"]), f"{finding['score']:g}"
+            yield f"      {kind} × {finding['count']} in {finding['path']} (score {score})"
 
 
 def _step(step: dict[str, Any], chars: int | None) -> Iterator[str]:
@@ -121,12 +121,17 @@ def _step(step: dict[str, Any], chars: int | None) -> Iterator[str]:
         yield f"  reasoning: {_text(step['reasoning_content'], chars)}"
     if step["message"]:
         yield f"  says: {_text(step['message'], chars)}"
-    results = {result["source_call_id"]: result for result in step["observations"] or ()}
-    for call in step["tool_calls"] or ():
+    calls, results = step["tool_calls"] or (), list(step["observations"] or ())
+    for place, call in enumerate(calls):
         yield f"  calls {clean(call['function_name'])} {_text(call['arguments'], chars)}"
-        result = results.pop(call["tool_call_id"], None)
-        yield f"    {_result(result, chars)}"
-    for result in results.values():
+        own = [result for result in results if result["source_call_id"] == call["tool_call_id"]]
+        if any(later["tool_call_id"] == call["tool_call_id"] for later in calls[place + 1 :]):
+            own = own[:1]
+        for result in own or (None,):
+            yield f"    {_result(result, chars)}"
+        for result in own:
+            results.remove(result)
+    for result in results:
         yield f"  result without a call: {_result(result, chars)}"
     for name, value in (("gaps", _gaps(step["gaps"])), ("redactions", _redactions(step["redactions"]))):
         if value:

@@ -14,8 +14,9 @@ from trajlake.reading.versions import VersionError
 
 @dataclass(frozen=True)
 class Standing:
-    """What became of an export's runs. `withdrawn`: taken out, with the reasons. `erased`: nothing of them is left.
-    `superseded`: published again in a later state. `reproducible`: whether its version can still be opened."""
+    """What became of an export's runs. `withdrawn`: taken out, by which publication and with the reasons. `erased`:
+    nothing of them is left. `superseded`: published again in a later state. `reproducible`: whether its version can
+    still be opened."""
 
     manifest_id: str
     version: int
@@ -52,7 +53,9 @@ def check(zone: TrainingZone, manifest: Manifest, runs: pl.DataFrame) -> Standin
         zone.version,
         len(joined),
         current,
-        gone.select(*RUN, pl.col("now_reasons").alias("reasons")).to_dicts(),
+        gone.select(
+            *RUN, pl.col("now_publication").alias("publication"), pl.col("now_reasons").alias("reasons")
+        ).to_dicts(),
         erased.select(RUN).to_dicts(),
         later.select(*RUN, pl.col("now_publication").alias("publication")).to_dicts(),
         _opens(zone, manifest),

@@ -50,10 +50,12 @@ def export(
     *,
     overwrite: bool = False,
     progress: Progress = SILENT,
+    accept: Callable[[Manifest], None] = lambda made: None,
 ) -> Manifest:
     """Make an export of a zone at its version in a new folder, and return its manifest.
 
-    `progress` counts runs. The folder appears when everything is in it.
+    `progress` counts runs. The folder appears when everything is in it. `overwrite`: it may take an export's place.
+    `accept`: told the manifest before that; what it raises leaves everything as it was.
     Raises `ExportError`, `WhereError`.
     """
     kind = FORMATS.get(plan.format)
@@ -61,8 +63,9 @@ def export(
         raise ExportError(f"no format named {plan.format!r}; there are {', '.join(FORMATS)}")
     if zone.version < 0:
         raise ExportError(f"nothing is published in {zone.lake.training_uri}; `trajlake curate` publishes")
-    if out.exists() and not overwrite:
-        raise ExportError(f"{out} is there already; --overwrite takes its place")
+    shown, out = out, out.resolve()
+    if out.exists():
+        _refuse_place(out, shown, overwrite=overwrite)
     fence = erasures_seen(zone.lake)
     partial = out.with_name(f".{out.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -70,12 +73,23 @@ def export(
     try:
         manifest = _write(zone, plan, kind, partial, progress)
         refuse_erased(zone.lake, partial, fence)
+        accept(manifest)
         if out.exists():
             shutil.rmtree(out)
         partial.rename(out)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return manifest
+
+
+def _refuse_place(out: Path, shown: Path, *, overwrite: bool) -> None:
+    """Refuse to take the place of what is there, unless it is an export and that is wanted."""
+    if not overwrite:
+        raise ExportError(f"{shown} is there already; --overwrite takes its place")
+    if not all((out / name).is_file() for name in (MANIFEST, RUNS)):
+        raise ExportError(f"{shown} is no export, so --overwrite does not take its place; give another folder")
+    if Path.cwd().is_relative_to(out):
+        raise ExportError(f"{shown} is the folder that this is called in; call from outside")
 
 
 def _write(zone: TrainingZone, plan: Plan, kind: ExportFormat, folder: Path, progress: Progress) -> Manifest:
@@ -191,14 +205,20 @@ def export_again(
 ) -> Manifest:
     """Make an export again from its manifest. `zone_at`: the zone at a version.
 
-    Raises `ManifestError` when the bytes are others than the manifest says: that names what changed in between.
+    Raises `ManifestError` when the bytes are others than the manifest says: that names what changed in between, and
+    leaves what is there as it is.
     """
     zone = zone_at(manifest.versions[TRAJECTORIES.name])
     table = zone.table
     if table is None or str(table.metadata().id) != manifest.table_id:
         raise ManifestError(f"was made from another table than {zone.lake.table_uri(TRAJECTORIES.name)}")
     plan = Plan(manifest.format, manifest.where, _group_by(manifest.group_by), manifest.shard_rows)
-    made = export(zone, plan, out, overwrite=overwrite, progress=progress)
+    return export(
+        zone, plan, out, overwrite=overwrite, progress=progress, accept=lambda made: _refuse_other(made, manifest)
+    )
+
+
+def _refuse_other(made: Manifest, manifest: Manifest) -> None:
     if made.content_hash != manifest.content_hash:
         changed = [
             f"{name}: {before} then, {now} now"
@@ -210,7 +230,6 @@ def export_again(
         ]
         why = "; ".join(changed) or "and neither code nor libraries differ: the table's files were changed"
         raise ManifestError(f"gives other bytes now ({why})")
-    return made
 
 
 def _group_by(text: str) -> GroupBy:

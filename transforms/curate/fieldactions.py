@@ -1,7 +1,8 @@
 """Field actions of policies: content that is masked or dropped before a run is published.
 
 `drop` makes the field null. `mask` keeps the shape (who spoke, which tool was called, how many results came) and puts a
-marker in place of what was said.
+marker in place of what was said. Token ids say the same as the text: where either is done to what a model read or
+wrote, all steps of the run lose them, for later prompts repeat what came before.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from trajlake.transforms.curate.steps import Membership
 MASK: Final = "[masked by policy]"
 _MASKED_LEAVES: Final = frozenset({"content", "arguments", "summary", "error_message", "payload_ref", "name"})
 """Fields of nested content that a mask covers; ids, roles, names of functions and numbers stay."""
+_TOKENS: Final = ("prompt_token_ids", "completion_token_ids", "logprobs", "loss_mask")
+_IN_PROMPTS: Final = frozenset({"runs.input", "runs.final_messages", "runs.compactions"})
+"""Fields beside those of steps whose text stands in prompts."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,22 @@ class Actions:
         """Rows of `steps` or `rewards` with the actions of their runs done; rows of no run are untouched."""
         runs = np.full(rows.num_rows, -1)
         runs[members.rows] = members.runs_of_rows()
-        return self._on(table, rows, runs)
+        done = self._on(table, rows, runs)
+        return self._without_tokens(done, runs) if table == "steps" else done
+
+    def _without_tokens(self, steps: pa.Table, runs: np.ndarray) -> pa.Table:
+        touched = [
+            places for (field, _), places in self.by_field.items() if field in _IN_PROMPTS or field.startswith("steps.")
+        ]
+        if not touched:
+            return steps
+        hit = pa.array(np.where(runs >= 0, np.logical_or.reduce(touched)[np.maximum(runs, 0)], False))
+        for name in _TOKENS:
+            if name in steps.column_names:
+                column = steps.column(name).combine_chunks()
+                done = _choose(hit, pa.nulls(len(column), column.type), column)
+                steps = steps.set_column(steps.column_names.index(name), steps.schema.field(name), done)
+        return steps
 
     def _on(self, table: str, rows: pa.Table, runs: np.ndarray) -> pa.Table:
         for (field, action), places in self.by_field.items():

@@ -22,7 +22,8 @@ STANDING_COLUMNS: Final = (
 
 
 def standing(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """One row a run: its newest verdict, and `live`, whether a row of it is in the training zone.
+    """One row a run: its newest verdict; `live`, whether a row of it is in the training zone; and `live_until`, when
+    the consent that this row stands on runs out, null where it does not.
 
     `verdicts`: rows of `curation` with at least `STANDING_COLUMNS`. A fragment without a start never counts before a
     whole run of the same id. A verdict that holds or refuses a later state of a run leaves the earlier one published.
@@ -34,7 +35,10 @@ def standing(verdicts: pl.DataFrame) -> pl.DataFrame:
     effective = (
         ordered.filter(pl.col("verdict").is_in([Publication.PUBLISHED.value, Publication.WITHDRAWN.value]))
         .group_by(RUN)
-        .agg((pl.col("verdict").last() == Publication.PUBLISHED.value).alias("live"))
+        .agg(
+            (pl.col("verdict").last() == Publication.PUBLISHED.value).alias("live"),
+            pl.col("holds_until").last().alias("live_until"),
+        )
     )
     return newest.join(effective, on=RUN, how="left").with_columns(pl.col("live").fill_null(False))
 

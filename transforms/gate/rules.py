@@ -58,7 +58,7 @@ def compile_rule(expectation: Expectation, kinds: Kinds, *, landing: bool = True
         fails = _compile(expectation, kinds, landing=landing)
     except ValueError as error:
         raise SuiteError(expectation.suite, f"{expectation.type} {error}", expectation.rule_id) from None
-    except (TypeError, AttributeError, KeyError, RecursionError):
+    except (TypeError, AttributeError, KeyError, RecursionError, OverflowError):
         # A file that was written by hand, and not by Great Expectations, which lets no such argument through.
         problem = f"{expectation.type} has an argument of another form than Great Expectations writes"
         raise SuiteError(expectation.suite, problem, expectation.rule_id) from None
@@ -126,7 +126,7 @@ def _in_set(given: Arguments, kinds: Kinds) -> pl.Expr:
     if not isinstance(values, list):
         raise ValueError("has no list value_set")
     allowed = [literal(item, kind) for item in values]
-    return value.is_in(allowed) if allowed else value.is_null()
+    return value.is_in(allowed) if allowed else pl.when(value.is_not_null()).then(pl.lit(value=False))
 
 
 def _not_in_set(given: Arguments, kinds: Kinds) -> pl.Expr:
