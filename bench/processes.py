@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
-from urllib.request import urlopen
+
+from trajlake.streams.probing import ask_ready
 
 
 def wait_until_ready(url: str, deadline_s: float = 90.0) -> None:
-    """Wait until a health endpoint says ready. Raises OSError where it does not answer in time."""
+    """Wait until a health endpoint says ready. Raises TimeoutError where it does not in time."""
     until = time.monotonic() + deadline_s
-    while True:
-        try:
-            with urlopen(url, timeout=2) as answer:
-                if json.load(answer)["ready"]:
-                    return
-        except OSError:
-            if time.monotonic() > until:
-                raise
+    while not (answer := ask_ready(url, 2)).ready:
+        if time.monotonic() > until:
+            raise TimeoutError(f"{url} is not ready: {answer.says}")
         time.sleep(0.2)
 
 

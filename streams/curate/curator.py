@@ -336,10 +336,11 @@ class Curator:
             loaded.runs, loaded.steps, loaded.rewards, loaded.members, loaded.scores, self.rules.policies,
             self._reader.consents_of(subjects), now, self.rules.place,
         )  # fmt: skip
-        heed_cause(task, loaded, judged)
-        deep_scan(self.rules.scanner, loaded, judged, task.before(loaded), task.cause)
-        checked = check(task, loaded, judged, self.rules.suite, self._memory, number)
-        kept, verdicts = news(task, loaded, judged)
+        before = task.before(loaded)
+        heed_cause(task, loaded, judged, before)
+        deep_scan(self.rules.scanner, loaded, judged, before, task.cause)
+        checked = check(task, loaded, judged, before, self.rules.suite, self._memory, number)
+        kept, verdicts = news(task, loaded, judged, before)
         advances = self._advances(task.keys, source) if source else []
         basis = Basis(
             number, task.cause, task.decided_by, now, self.rules.policies.revision, self.rules.suite.revision,

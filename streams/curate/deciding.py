@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -19,6 +19,8 @@ from trajlake.transforms.curate.verdicts import Judgement
 
 PROGRAM: Final = "curate"
 """Who decided, where nobody else did."""
+Before: TypeAlias = list[dict[str, Any] | None]
+"""Where each run of a batch stands so far, in the order of its runs."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,12 @@ class Task:
     decided_by: str = PROGRAM
     prior: pl.DataFrame | None = None
 
-    def before(self, loaded: Loaded) -> list[dict[str, Any] | None]:
+    def before(self, loaded: Loaded) -> Before:
         """Where each loaded run stands so far; None where it was not judged, or that need not be known."""
         return [None] * loaded.runs.num_rows if self.prior is None else prior_of(self.prior, loaded.runs)
 
 
-def heed_cause(task: Task, loaded: Loaded, judged: list[Judgement]) -> None:
+def heed_cause(task: Task, loaded: Loaded, judged: list[Judgement], before: Before) -> None:
     """Add to the judgements what the cause and the size of the batch say of them, and take out what they answer."""
     if loaded.bare:
         own = [r for r in judged[0].reasons if r.code != Exclusion.STEPS_MISSING.value]
@@ -49,11 +51,11 @@ def heed_cause(task: Task, loaded: Loaded, judged: list[Judgement]) -> None:
             one.reasons.append(Reason(Exclusion.REJECTED.value, f"operator:{task.decided_by}"))
             one.held = False
     else:
-        stay_rejected(judged, task.before(loaded))
+        stay_rejected(judged, before)
 
 
 def check(
-    task: Task, loaded: Loaded, judged: list[Judgement], suite: Suite, memory: Memory, number: int
+    task: Task, loaded: Loaded, judged: list[Judgement], before: Before, suite: Suite, memory: Memory, number: int
 ) -> BatchVerdict | None:
     """The checkpoint on what would be published; those that it holds back get its reasons. None where nothing is."""
     passing = [place for place, one in enumerate(judged) if not one.reasons]
@@ -61,7 +63,7 @@ def check(
         return None
     if task.cause is not Cause.NEW:
         # What is published already was let in as part of its own batch.
-        live = [before is not None and bool(before["live"]) for before in task.before(loaded)]
+        live = [stood is not None and bool(stood["live"]) for stood in before]
         passing = [place for place in passing if not live[place]]
     if not passing:
         return None
@@ -79,14 +81,14 @@ def check(
     return found
 
 
-def news(task: Task, loaded: Loaded, judged: list[Judgement]) -> tuple[list[int], list[Publication]]:
+def news(task: Task, loaded: Loaded, judged: list[Judgement], before: Before) -> tuple[list[int], list[Publication]]:
     """Places of the runs whose verdict is news, and the verdicts: a run that is published and may be so no longer is
     withdrawn."""
     started = loaded.runs.column("has_start").to_pylist()
     kept, verdicts = [], []
-    for place, (one, before) in enumerate(zip(judged, task.before(loaded), strict=True)):
-        verdict = _verdict(task.cause, one, before, started=started[place])
-        if before is None or _is_news(task.cause, one, before, verdict):
+    for place, (one, stood) in enumerate(zip(judged, before, strict=True)):
+        verdict = _verdict(task.cause, one, stood, started=started[place])
+        if stood is None or _is_news(task.cause, one, stood, verdict):
             kept.append(place)
             verdicts.append(verdict)
     return kept, verdicts

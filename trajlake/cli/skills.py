@@ -56,7 +56,7 @@ def skills(
 
 
 def _shown(skill: dict[str, Any]) -> dict[str, Any]:
-    from trajlake.transforms.stats.assessment import percent
+    from trajlake.transforms.stats.assessment import percent, percent_range
 
     interval, advice = skill["interval"], skill["advice"]
     others = ", ".join(
@@ -71,7 +71,7 @@ def _shown(skill: dict[str, Any]) -> dict[str, Any]:
         "success": skill["counts"].get("success", 0),
         "other outcomes": others,
         "rate": None if skill["rate"] is None else percent(skill["rate"]),
-        "between": None if interval is None else f"{percent(interval['low']).rstrip('%')}–{percent(interval['high'])}",
+        "between": None if interval is None else percent_range(interval["low"], interval["high"]),
         "streak": skill["streak"],
         "state": skill["state"],
         "advice": None if advice is None or advice["lever"] == "none" else f"{advice['lever']}: {advice['target']}",

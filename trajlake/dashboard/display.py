@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from trajlake.expectations.taxonomy import OutcomeClass
 from trajlake.reading.text import clean
-from trajlake.transforms.stats.assessment import percent
+from trajlake.transforms.stats.assessment import percent, percent_range
 
 CELL_CHARS: Final = 120
 CLASS_ORDER: Final = (
@@ -43,7 +43,7 @@ def rate(value: float | None) -> str:
 
 def interval(low: float | None, high: float | None) -> str:
     """Bounds of a rate in percent."""
-    return "" if low is None or high is None else f"[{percent(low).rstrip('%')}–{percent(high)}]"
+    return "" if low is None or high is None else f"[{percent_range(low, high)}]"
 
 
 def number(value: float | None, digits: int = 0) -> str:

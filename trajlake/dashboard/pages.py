@@ -130,12 +130,15 @@ class View:
         """Pieces of a page, some together. Where one cannot be made, the page ends with a word on that: it has been
         begun."""
         held: list[str] = []
+        size = 0
         try:
             for piece in pieces:
                 held.append(piece)
-                if sum(map(len, held)) >= _SENT_CHARS:
+                size += len(piece)
+                if size >= _SENT_CHARS:
                     yield "".join(held)
                     held.clear()
+                    size = 0
             yield "".join(held)
         except Exception as error:
             _log_failure(self.request, error)
@@ -336,7 +339,7 @@ def levers(request: Request) -> Response:
         wanted=wanted,
         pulled=what_came(view.lake, view.board, pulled),
         now_of=view.board.of_skill,
-        superseded={row["supersedes"] for row in view.board.decisions},
+        superseded=view.board.superseded,
     )
 
 

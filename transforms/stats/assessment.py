@@ -158,6 +158,11 @@ def percent(rate: float) -> str:
     return f"{shown.removesuffix('.0')}%"
 
 
+def percent_range(low: float, high: float) -> str:
+    """Bounds of a rate in percent, as `percent` has them."""
+    return f"{percent(low).rstrip('%')}–{percent(high)}"
+
+
 def _against(drop: Reading, changed: Quality, terms: Terms, streak: int) -> tuple[str, str]:
     in_a_row = f", {streak} failures in a row" if streak > 2 else ""
     if drop.e_value >= below_target(changed.successes, changed.failures, terms.target_rate):
